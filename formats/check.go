@@ -20,14 +20,14 @@ import (
 
 // CheckOptions say how Check works. The zero value uses all cores, silently.
 type CheckOptions struct {
-	Workers  int `default:"0" range:"0,32767" help:"Goroutines that read; 0: one a core."`
+	Workers  int `default:"0" range:"0,32767" help:"Goroutines; 0: one per core. They change no result."`
 	Progress Progress
 	// Scrub compares checksums alone, on one thread, at the lowest priority that the system has for processor and disk,
 	// and drops from the page cache what it has read: it may run beside training. What fits its checksums is what was
 	// written.
-	Scrub bool `help:"Compare checksums alone, slowly, at the lowest priority, past the page cache."`
+	Scrub bool `help:"Only compare checksums, slowly, at the lowest priority, past the page cache."`
 	// Rate is the most bytes a second that Scrub reads; 0 is 100 MB.
-	Rate int64 `kind:"size" default:"100MB" range:"0," with:"scrub" help:"The most bytes a second to read."`
+	Rate int64 `kind:"size" default:"100MB" range:"0," with:"scrub" help:"..."`
 }
 
 // Report is what Check found.

@@ -10,8 +10,8 @@ import (
 
 // PartitionOptions say how StreamPartition divides a graph. Zeros are defaults; package internal/option reads the tags.
 type PartitionOptions struct {
-	Parts  int     `default:"16" range:"1,2147483647" help:"How many parts, no more than there are nodes."`
-	Passes int     `default:"10" range:"1,2147483647" help:"How often to go over the graph at most."`
+	Parts  int     `default:"16" range:"1,2147483647" help:"Number of parts, at most the number of nodes."`
+	Passes int     `default:"10" range:"1,2147483647" help:"The most passes over the graph."`
 	Slack  float64 `default:"0.03" range:"0,10" help:"How much larger than the mean a part may be, as a share."`
 	// Progress, if set, is told how many nodes the passes have gone over, and how many that can be.
 	Progress func(done, total int64)

@@ -138,27 +138,27 @@ type Options struct {
 	// all nodes.
 	Seeds SeedSource
 	// BatchSize is the seeds of a batch; the last may have fewer.
-	BatchSize int `default:"1024" range:"1,1073741824" help:"Seeds a batch."`
+	BatchSize int `default:"1024" range:"1,1073741824" help:"Seeds per batch."`
 	// DropLast leaves out the last batch if it has fewer seeds than the others.
-	DropLast bool `help:"Leave out the last batch of an epoch where it has fewer seeds."`
+	DropLast bool `help:"Leave out a last batch with fewer seeds."`
 	// Shuffle takes the seeds in another random order each epoch instead of the order given.
-	Shuffle bool `help:"Take the seeds in another order each epoch."`
+	Shuffle bool `help:"Take the seeds in a new random order each epoch."`
 	// TimeOrder takes the seeds in the order of their times, those of one time in the order given.
 	TimeOrder bool `help:"Take the seeds in the order of their times."`
 	// SameTime makes batches of seeds whose times lie in one span of so many units, of which one begins at 0: 1 is for
 	// seeds of one time, 86,400 for those of a day, where times are in seconds. A batch has BatchSize of them at most;
 	// DropLast leaves out those that have fewer. They come in the order of their times. With Shuffle batches do not,
 	// nor the seeds of a span among its batches. Default 0: batches are of any times.
-	SameTime int64 `default:"0" range:"0," help:"A batch's seeds lie in one span of so many units of time; 0: any."`
+	SameTime int64 `default:"0" range:"0," help:"Time span that a batch's seeds share, such as 86400 seconds; 0: any."`
 	// Seed keys every random choice.
-	Seed uint64 `default:"0" help:"Keys every random choice."`
+	Seed uint64 `default:"0" help:"Key of every random choice."`
 	// Instance tells apart loaders that share a seed and must not repeat each other: training 0, validation 1.
-	Instance uint32 `default:"0" help:"Tells apart loaders that share a seed."`
+	Instance uint32 `default:"0" help:"Number that tells apart loaders with the same --seed."`
 
 	// Rank and WorldSize share an epoch among processes: rank r yields batches r, r+WorldSize, ... What is in a batch
 	// does not depend on them. Default 0 of 1.
-	Rank      int `of:"sample" default:"0" help:"This process among --world-size."`
-	WorldSize int `of:"sample" default:"1" range:"1,1073741824" help:"Ranks, each with an equal share of batches."`
+	Rank      int `of:"sample" default:"0" help:"Rank of this process; without it the launcher's, if any."`
+	WorldSize int `of:"sample" default:"1" range:"1,1073741824" help:"..."`
 	// Remainder says what happens where the batches do not divide by WorldSize. Default Pad.
 	Remainder Remainder `of:"serve,sample" default:"pad" help:"..."`
 
@@ -169,7 +169,7 @@ type Options struct {
 
 	// Workers are the goroutines that sample and gather. Default: all cores; on a device, where they mostly wait, 2;
 	// for a topology on disk, which some wait for, twice the cores and two more, as far as memory has room for them.
-	Workers int `default:"0" range:"1,4096" help:"Goroutines that make batches; 0: one a core."`
+	Workers int `default:"0" range:"1,4096" help:"Goroutines that make batches; 0: one per core, 2 on a device."`
 	// Residence says where the dataset lies while it is read. Default Mapped.
 	Residence Residence `default:"mapped" short:"resident" help:"..."`
 	// RowsFrom is where rows of columns come from that this machine has not: node columns of several numbers a row, of
@@ -182,7 +182,7 @@ type Options struct {
 	// are copied or read by a device, in New; other columns as a batch first reads a row of a chunk. A chunk that does
 	// not fit is an error, in the place of the batch that would have read it. ErrOptions for a source that is no
 	// Verifier. Default: checksums are not looked at.
-	Verify bool `help:"Compare the dataset with its checksums as it is first read."`
+	Verify bool `help:"Compare the dataset with its checksums when it is first read."`
 	// MaxMemory is the most anonymous memory that the loader takes, in bytes: copies of the dataset, slots and scratch,
 	// not mapped files. It is kept by having fewer slots and workers, down to one; New fails with ErrMemory where that
 	// does not suffice. Default: no limit.
@@ -206,7 +206,7 @@ type ColumnOptions struct {
 	Seeds []string `name:"seed-columns" of:"serve" value:"NAMES" empty:"none" help:"..."`
 	Edges []string `name:"edge-columns" of:"serve" value:"NAMES" empty:"none" help:"..."`
 	// EdgePos delivers the edges' positions in the dataset with each block; Edges imply it.
-	EdgePos bool `of:"serve" help:"Deliver the edges' positions in the dataset."`
+	EdgePos bool `of:"serve" help:"Deliver the positions of edges in the dataset."`
 	// Widen delivers rows that are stored narrow as another type: float32, float16 or bfloat16, or "column=float16" for
 	// those of one column. Stored narrow are floats of 16 bits, int8 with the column NAME_scale beside, and coded rows
 	// (graph.Code), all of which a conversion makes. Default: rows are delivered as they are stored.
@@ -220,8 +220,8 @@ type ColumnOptions struct {
 type LinkOptions struct {
 	// Label and Time name columns of the edges, integers, with the labels and times of seeds that are edges of the
 	// graph (AllEdges); for others they are an error. Labels are 1 without.
-	Label string `name:"link-label" empty:"none" value:"COLUMN" help:"Column with labels of edges as seeds."`
-	Time  string `name:"link-time" empty:"none" value:"COLUMN" help:"Column with times of edges as seeds."`
+	Label string `name:"link-label" empty:"none" value:"COLUMN" help:"..."`
+	Time  string `name:"link-time" empty:"none" value:"COLUMN" help:"Edge column of times for --seeds all-edges."`
 	// Negatives are added to the batch's edges, with label 0. Default: none.
 	Negatives sampling.Negatives
 	// ExcludeSeeds says which edges batches leave out because they are seeds. Default: none.
@@ -233,10 +233,10 @@ type DiskOptions struct {
 	// CacheBytes is how many bytes of rows are kept in memory: columns as a whole where they are small, and of others
 	// the rows that are needed soonest. What planning takes comes on top. Of a topology on disk the loader assumes that
 	// as many bytes are in the page cache. Default: half of MaxMemory, or of what is available.
-	CacheBytes int64 `kind:"size" range:"0," help:"Rows that --residence disk keeps; default: half of memory."`
+	CacheBytes int64 `kind:"size" range:"0," help:"..."`
 	// Lookahead is the most batches that are sampled ahead; fewer where their ids would take more than an eighth of
 	// CacheBytes, and 8 MiB.
-	Lookahead int `default:"64" range:"1,16384" help:"Batches that --residence disk samples ahead, at most."`
+	Lookahead int `default:"64" range:"1,16384" help:"The most batches that --residence disk samples ahead."`
 	// PackBytes lets the loader write rows that batches known ahead need, and the cache has no room for, to temporary
 	// files of so many bytes beside the columns, where they lie one after another for each batch. It does so where the
 	// disk reads them faster then, and there is room. Ids of batches known ahead may then take as much as CacheBytes,
@@ -248,7 +248,7 @@ type DiskOptions struct {
 type DeviceOptions struct {
 	// Name is "cpu", "cuda" (the first device), "cuda:1", or "auto": the first device where there is one and Sampler
 	// runs on it, else the CPU. Batches are the same, byte for byte.
-	Name string `name:"device" default:"auto" value:"NAME" help:"Where to work: auto, cpu, cuda or cuda:N."`
+	Name string `name:"device" default:"auto" value:"NAME" help:"Where to make batches: auto, cpu, cuda or cuda:N."`
 	// Memory is the most device memory that the loader takes, in bytes. Default: half of what is free on the device
 	// when New is called.
 	Memory int64 `name:"device-memory" kind:"size" range:"0," help:"..."`
@@ -263,7 +263,7 @@ type DeviceOptions struct {
 // TuningOptions are what few people need: nobody's hardware has asked for other values yet.
 type TuningOptions struct {
 	// Prefetch is how many finished batches may wait for the loop.
-	Prefetch int `default:"2" range:"1,4096" help:"Finished batches that may wait."`
+	Prefetch int `default:"2" range:"1,4096" help:"Finished batches that may wait for the consumer."`
 	// SlotTimeout is how long to wait for a release when all slots hold kept batches. Default 60 s.
 	SlotTimeout time.Duration `default:"60s" range:"1,"`
 	// HostPages says on which pages of host memory a device reads columns that do not fit in Device.Cache as a whole.
@@ -276,7 +276,7 @@ type TuningOptions struct {
 	HotShare Sharing `of:"serve" default:"auto" help:"..."`
 	// DeviceBlocks is the most blocks of 256 threads that a kernel of this loader has, which leaves the other
 	// multiprocessors to training. Default: 40 for rows that are gathered over the bus, else 8 a multiprocessor.
-	DeviceBlocks int `default:"0" range:"0,1048576" help:"The most blocks of a kernel; 0: as many as suit it."`
+	DeviceBlocks int `default:"0" range:"0,1048576" help:"..."`
 	// Trace is a file that Close writes: what workers and loop did when, as a Chrome trace, which Perfetto opens. The
 	// last 32,768 events of each of them stay, 56 bytes each. Loaders of one process share a file. Default: none.
 	Trace string `of:"serve,bench" kind:"path" value:"FILE" help:"..."`

@@ -23,7 +23,7 @@ type Cluster struct {
 	// Partition is of the graph's nodes; nil makes one before the first batch: see graph.StreamPartition.
 	Partition *graph.Partition `id:"partition" kind:"partition" empty:"default" value:"FILE" help:"..."`
 	// PerBatch is the parts of a batch.
-	PerBatch int `name:"clusters" id:"per-batch" default:"1" range:"0," help:"Parts of a batch."`
+	PerBatch int `name:"clusters" id:"per-batch" default:"1" range:"0," help:"Parts per batch."`
 }
 
 // partNodes is the most nodes that a part has on average, if Cluster makes the partition.

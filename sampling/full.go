@@ -24,7 +24,7 @@ import (
 // DGL's examples. docs/sampling.md states the result in full.
 type Full struct {
 	// Work is how many nodes and in-edges a batch has, up to twice as many at most.
-	Work int `id:"work" default:"65536" range:"0," help:"Nodes and in-edges of a batch."`
+	Work int `id:"work" default:"65536" range:"0," help:"..."`
 }
 
 func (k Full) work() int64 {

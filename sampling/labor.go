@@ -29,13 +29,13 @@ type Labor struct {
 	// Frontier says which nodes a hop expands. Default NewNodes.
 	Frontier Frontier `same:"frontier" id:"frontier"`
 	// Poisson takes the edges of a destination independently of each other: k on average.
-	Poisson bool `id:"poisson" help:"Take each edge by itself, so that the fan-out is a mean."`
+	Poisson bool `id:"poisson" help:"Pick each edge independently, so that the fan-out is a mean."`
 	// LayerDependent keeps the variate of a source for all hops, so that layers share nodes too.
-	LayerDependent bool `id:"layer-dependent" help:"Let hops share nodes too."`
+	LayerDependent bool `id:"layer-dependent" help:"Use the same random numbers in all hops, which then share nodes."`
 	// BatchDependency is the number of batches for which a source keeps its variate, so that successive batches share
 	// nodes: from one batch to the next, one source in BatchDependency draws anew. With 0 or 1 all draw anew for every
 	// batch.
-	BatchDependency int `id:"batch-dependency" default:"1" range:"1," help:"Batches for which a node keeps its draw."`
+	BatchDependency int `id:"batch-dependency" default:"1" range:"1," help:"..."`
 }
 
 // neighbor returns the Neighbor that takes at least as many edges.

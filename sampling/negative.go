@@ -62,20 +62,20 @@ type Negatives struct {
 	Ratio float64 `name:"negative-ratio" id:"ratio" default:"1" zero:"0" with:"negatives" help:"..."`
 	// Law says which nodes negatives have in place of an end, Replace which end.
 	Law     Law `name:"negatives" id:"law" default:"none" empty:"none" help:"..."`
-	Replace End `name:"corrupt" id:"replace" default:"target" with:"negatives" help:"Which end they replace."`
+	Replace End `name:"corrupt" id:"replace" default:"target" with:"negatives" help:"..."`
 	// Weight names a column of the nodes, for ByWeight: a number that is finite and not negative.
 	Weight string `name:"negative-weight" key:"weight" with:"negatives" empty:"none" value:"COLUMN" help:"..."`
 	// Time names a column of the nodes, integers: only nodes whose time is not after that of the edge are drawn. Nodes
 	// of types without it always exist. The edges must have times.
 	Time string `name:"negative-time" key:"time" with:"negatives" empty:"none" value:"COLUMN" help:"..."`
 	// Strict draws again if a negative is an edge of the graph, the edge itself or a self-loop.
-	Strict bool `with:"negatives" help:"Draw again what is an edge, a self-loop or the seed itself."`
+	Strict bool `with:"negatives" help:"Draw a negative again if it is an edge, a self-loop or its seed."`
 	// Tries is how often a negative is drawn at most, if a draw may be refused; 0 is 16. A negative that was refused
 	// each time is left out (with Triplets it becomes the edge itself), and is counted.
 	Tries int `name:"negative-tries" key:"tries" default:"16" zero:"0" with:"negatives" help:"..."`
 	// Triplets keeps all negatives of an edge, so that they can be laid out as source, target and Ratio other targets
 	// (or sources). Ratio must be whole, and Replace one end.
-	Triplets bool `with:"negatives" help:"Keep a row of negatives for each seed, missed ones as the seed itself."`
+	Triplets bool `with:"negatives" help:"..."`
 }
 
 // Any reports whether there are negatives.

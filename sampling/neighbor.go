@@ -49,32 +49,32 @@ type Neighbor struct {
 	// Replace picks with replacement.
 	Replace bool `id:"replace" help:"Sample with replacement."`
 	// Frontier says which nodes a hop expands. Default NewNodes.
-	Frontier Frontier `id:"frontier" default:"new" help:"What a hop expands: new nodes, or all so far."`
+	Frontier Frontier `id:"frontier" default:"new" help:"Nodes that a hop expands: new ones, or all reached so far."`
 	// Disjoint keeps the trees of a batch's items apart: a node is in a list once for every tree that reaches it, and
 	// repeated seeds are trees of their own. The sample has an array "tree/T" for each node type T: int32, the number
 	// of the item whose tree each node of the list is in.
-	Disjoint bool `help:"Keep trees apart: a node is there once for each seed that reaches it."`
+	Disjoint bool `help:"Keep the seeds' trees apart: each has its own copy of a node."`
 	// Weight names a column of the edges with their weights, float32 or float64; "" is uniform. Weights must be finite
 	// and not negative: a batch that looks at another fails with ErrGraph.
-	Weight string `empty:"none" value:"COLUMN" help:"Weights of the edges; without, all are alike."`
+	Weight string `empty:"none" value:"COLUMN" help:"Edge column of weights; default: all alike."`
 	// Mask names a column of the edges, uint8, int32 or int64: only edges where it is not 0 are followed. "" follows
 	// all.
-	Mask string `empty:"none" value:"COLUMN" help:"Follow only edges where this column is not 0."`
+	Mask string `empty:"none" value:"COLUMN" help:"Follow only edges where this whole-number column is not 0."`
 	// Induced takes all edges between the nodes that are reached, in place of those that were picked, whatever Weight
 	// and Mask say of them: one layer, whose blocks have all nodes as sources and as destinations. With Disjoint they
 	// are the edges within each tree. Not with Time, nor in a Direction other than In.
-	Induced bool `for:"neighbor" help:"Take all edges between the nodes that are reached."`
+	Induced bool `for:"neighbor" help:"Take all edges between the reached nodes, as one layer."`
 	// Direction says which edges of a node are followed. Edges that lead out of it need an index, which Prepare makes
 	// once: two or three passes over the edges, and for each edge 8 to 16 bytes, the type and what Weight, Mask and
 	// Time read; for Both twice that. Edge types that are followed then join a node type to itself. A block has a node
 	// as the destination of all edges that it follows, whatever their direction, and positions are those of the edges.
-	Direction Direction `default:"in" help:"Edges of a node that are followed."`
+	Direction Direction `default:"in" help:"Edges to follow: in, out or both; the last two need an index, made first."`
 	// Together makes each fan-out one for all in-edges of a destination, whatever their types, in place of one for
 	// each edge type. Not with PerType, nor with times of nodes.
-	Together bool `help:"Count a fan-out over the edges of all types together."`
+	Together bool `help:"Apply each fan-out to the edges of all types together."`
 	// Share, above 0 and up to 1, takes at most this share of the edges that a destination may follow, rounded up, and
 	// no more than the fan-out.
-	Share float64 `default:"0" range:"0,1" value:"X" help:"The greatest share of a node's edges; 0: no bound."`
+	Share float64 `default:"0" range:"0,1" value:"X" help:"..."`
 	// Time follows the edges of the past only. The zero value follows all.
 	Time Temporal
 }

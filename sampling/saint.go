@@ -50,7 +50,7 @@ func (k SaintKind) String() string { return saintKinds[min(int(k), len(saintKind
 type Saint struct {
 	Kind SaintKind
 	// Budget is the draws of a subgraph: of nodes, edges or roots.
-	Budget int `id:"budget" default:"6000" range:"1," help:"Draws of a subgraph: of nodes, edges or roots."`
+	Budget int `id:"budget" default:"6000" range:"1," help:"Nodes, edges or roots drawn per subgraph."`
 	// Length is the steps of a walk, for SaintWalks; 0 is 2.
 	Length int `same:"length" id:"length" for:"saint-walk" default:"2" zero:"0"`
 	// Steps is the batches of an epoch. 0: enough of them to draw as many nodes as the graph has.

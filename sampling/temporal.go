@@ -56,16 +56,16 @@ type Temporal struct {
 	WindowPerType map[string][]int64
 	// Recent takes the most recent edges that may be followed, in place of a choice: those of the greatest times, of
 	// equal ones those of the greatest positions. Not with Replace or Weight.
-	Recent bool `id:"recent" for:"temporal" help:"Take the most recent edges."`
+	Recent bool `id:"recent" for:"temporal" help:"Pick the most recent edges."`
 	// HalfLife, above 0, weighs edges by recency: the weight (1 without Neighbor.Weight) halves with each HalfLife of
 	// age. Not with Replace.
 	HalfLife float64 `id:"half-life" for:"temporal" default:"0" range:"0," help:"..."`
 	// Chain lets each edge bound what is followed beyond it: its source is looked at as of the edge's time (without
 	// Edge as of the source's own), so that paths only go back. Else all nodes of a tree are looked at as of the seed's
 	// time.
-	Chain bool `id:"chain" for:"temporal" help:"Let each edge bound the time of what lies beyond it."`
+	Chain bool `id:"chain" for:"temporal" help:"Let each edge limit the times beyond it: paths go back in time."`
 	// AsOf is the time of seeds that have no other, nil for none.
-	AsOf *int64 `for:"temporal" empty:"none" value:"TIME" help:"The time of seeds that have no other."`
+	AsOf *int64 `for:"temporal" empty:"none" value:"TIME" help:"Time of seeds that have no other."`
 }
 
 // of returns what it is for the graphs of a schema: without times of the edges where they have none.

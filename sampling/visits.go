@@ -21,9 +21,9 @@ import (
 // networks for web-scale recommender systems", KDD 2018. docs/sampling.md states the result in full.
 type PinSage struct {
 	// Neighbors is the most neighbours of a node, 1 or more.
-	Neighbors int `id:"neighbors" default:"32" zero:"0" help:"The most neighbours of a node."`
+	Neighbors int `id:"neighbors" default:"32" zero:"0" help:"The most neighbours per node."`
 	// Hops is the layers, each of which expands all nodes so far. Hops times Walks are at most 256.
-	Hops     int      `id:"hops" default:"1" help:"Layers, each of which expands all nodes so far."`
+	Hops     int      `id:"hops" default:"1" help:"Layers; each expands all nodes so far."`
 	Walks    int      `same:"walks" id:"walks" default:"10"`           // of a node
 	Length   int      `same:"length" id:"length" default:"2" zero:"2"` // steps of a walk
 	Restart  float64  `same:"restart" id:"restart"`                    // as in Walk
@@ -46,9 +46,9 @@ type PinSage struct {
 type PPR struct {
 	Neighbors int `same:"neighbors" id:"neighbors" default:"32" zero:"0"` // of a seed, 1 or more
 	// Alpha is the probability with which the walk ends at a node; at least 0.001.
-	Alpha float64 `id:"alpha" default:"0.15" help:"Probability with which the walk behind PageRank ends at a node."`
+	Alpha float64 `id:"alpha" default:"0.15" help:"Probability that the walk behind PageRank ends at a node."`
 	// Epsilon is the residual for each in-edge that is left where it is; at least 1e-9.
-	Epsilon float64 `id:"epsilon" default:"0.0001" help:"Residual of PageRank that is left for each in-edge."`
+	Epsilon float64 `id:"epsilon" default:"0.0001" help:"Residual of PageRank that may remain per in-edge."`
 	As      string  `same:"edge-type" id:"as"` // as in PinSage
 }
 

@@ -28,9 +28,9 @@ type Walk struct {
 	PerSeed int `name:"walks" id:"per-seed" default:"1" range:"0,256" help:"..."`
 	// Restart is the probability with which a walk, before each step, goes back to its root in place of the step. With
 	// it a walk at a node without in-edges goes back too.
-	Restart float64 `id:"restart" default:"0" range:"0,1" help:"Probability to go back to the seed, before each step."`
+	Restart float64 `id:"restart" default:"0" range:"0,1" help:"..."`
 	// Stop is the probability with which a walk ends before each step; DGL calls it restart_prob.
-	Stop float64 `id:"stop" default:"0" range:"0,1" help:"Probability to end the walk, before each step."`
+	Stop float64 `id:"stop" default:"0" range:"0,1" help:"Probability, before each step, that the walk ends."`
 	// Metapath are the edge types to follow, one a step, over and over: by relation or source:relation:target. As the
 	// walk goes backwards, the target of each is the source of the one before. A walk that goes back to its root
 	// begins it anew. nil follows edges of every type alike.
@@ -51,8 +51,8 @@ type Walk struct {
 type Node2Vec struct {
 	Length  int     `same:"length" id:"length" default:"40" zero:"40"` // as in Walk
 	PerSeed int     `same:"walks" id:"per-seed" default:"1"`           // as in Walk
-	P       float64 `id:"p" default:"1" help:"Return parameter: the weight of the node before is 1/p."`
-	Q       float64 `id:"q" default:"1" help:"In-out parameter: the weight of nodes farther away is 1/q."`
+	P       float64 `id:"p" default:"1" help:"Return parameter: the weight of the previous node is 1/p."`
+	Q       float64 `id:"q" default:"1" help:"In-out parameter: the weight of more distant nodes is 1/q."`
 	Edges   bool    `same:"walk-edges" id:"edges"` // as in Walk
 }
 

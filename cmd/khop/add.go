@@ -9,7 +9,7 @@ import (
 )
 
 type addCmd struct {
-	Dataset string `arg:"" help:"Dataset: a directory that khop has written."`
+	Dataset string `arg:"" help:"Dataset directory, or its address in a store."`
 
 	flagsOf[convert.AddOptions] `embed:""`
 

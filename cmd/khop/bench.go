@@ -20,11 +20,11 @@ import (
 type benchCmd struct {
 	loadFlags `embed:""`
 
-	Batches    positive `default:"100" help:"Batches to measure; the epoch is repeated as needed."`
-	Warmup     int      `default:"10" help:"Batches to load before."`
-	NoFeatures bool     `help:"Sample only: gather no columns."`
-	NoMemcpy   bool     `help:"Do not measure how fast memory is copied."`
-	Limit      bool     `help:"Measure what this machine's memory allows, and say what share of it is reached."`
+	Batches    positive `default:"100" help:"Batches to measure; epochs repeat as needed."`
+	Warmup     int      `default:"10" help:"Batches to load before the measurement."`
+	NoFeatures bool     `help:"Only sample; gather no columns."`
+	NoMemcpy   bool     `help:"Do not measure the speed of memory copies."`
+	Limit      bool     `help:"Measure the limits of this machine's memory, and the share that loading reaches."`
 
 	liveFlag `embed:""`
 	jsonFlag `embed:""`

@@ -15,11 +15,11 @@ import (
 )
 
 type checkCmd struct {
-	Dataset string `arg:"" help:"Dataset: a directory that khop has written."`
+	Dataset string `arg:"" help:"Dataset directory, or its address in a store."`
 
 	flagsOf[formats.CheckOptions] `embed:""`
 
-	Deep bool `help:"Also list what is legal but perhaps not meant: see khop info --deep."`
+	Deep bool `help:"Also print the hints of khop info --deep; they do not change the status."`
 
 	jsonFlag `embed:""`
 }

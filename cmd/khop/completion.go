@@ -8,9 +8,9 @@ type completionCmd struct {
 
 // Help says how to install the script.
 func (completionCmd) Help() string {
-	return `bash: source <(khop completion bash)
-zsh:  source <(khop completion zsh)
-fish: khop completion fish > ~/.config/fish/completions/khop.fish`
+	return "Install it by the line of your shell:\n" + helpTable([][2]string{
+		{"bash", "source <(khop completion bash)"}, {"zsh", "source <(khop completion zsh)"},
+		{"fish", "khop completion fish > ~/.config/fish/completions/khop.fish"}})
 }
 
 // completionScripts make a shell ask the program itself, which answers where COMP_LINE is set (see run). Where it has

@@ -21,8 +21,8 @@ import (
 // win. Its keys are names of flags, with _ for -.
 type configFile string
 
-const configHelp = "Read options from a JSON object, in a file or - for standard input: {\"batch_size\": 512}. Flags " +
-	"win. Errors are then a JSON object, too."
+const configHelp = "Read options from a JSON object, in a file or - for standard input. Flags win; errors are JSON, " +
+	"too."
 
 // mostConfig is how many bytes a configuration has at most.
 const mostConfig = 4 << 20
@@ -161,7 +161,7 @@ func fits(flag *kong.Flag, said any, text string) error {
 	return nil
 }
 
-// problem is an error as values, for programs that say options by a document (docs/cli.md, "khop serve").
+// problem is an error as values, for programs that say options by a document (docs/json.md, "A configuration").
 type problem struct {
 	Usage   bool   `json:"usage"` // another configuration would not have it
 	Option  string `json:"option,omitempty"`

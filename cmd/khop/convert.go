@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"time"
 
@@ -17,14 +16,14 @@ import (
 )
 
 type convertCmd struct {
-	Source  string `arg:"" help:"File or directory to convert."`
-	Dataset string `arg:"" help:"Directory to write; it must not exist."`
+	Source  string `arg:"" help:"File, directory, archive or address to convert."`
+	Dataset string `arg:"" help:"Dataset directory to write."`
 
 	Config configFile `placeholder:"FILE" help:"${config_help}"`
 
 	flagsOf[convert.Options] `embed:""`
 
-	tasksFlags `embed:""`
+	tasksFlags `embed:"" group:"Tasks:"`
 
 	liveFlag `embed:""`
 	jsonFlag `embed:""`
@@ -32,11 +31,8 @@ type convertCmd struct {
 
 // Help lists the kinds.
 func (convertCmd) Help() string {
-	text := "The kind of the source is recognised by its contents:\n\n"
-	for _, k := range convert.Kinds() {
-		text += fmt.Sprintf("%-22s %s\n\n", k[0], k[1])
-	}
-	return text
+	return "khop recognises the kind of a source by its contents. khop docs convert describes the kinds:\n" +
+		helpTable(convert.Kinds())
 }
 
 // convertResult is what "khop convert --json" prints. Scripts rely on the names.

@@ -19,14 +19,14 @@ import (
 )
 
 type demoCmd struct {
-	Dataset string `arg:"" optional:"" help:"Directory to write the dataset to; default: a new temporary one."`
+	Dataset string `arg:"" optional:"" help:"Dataset directory to write; default: a new temporary one."`
 
 	flagsOf[demoOptions] `embed:""`
 }
 
 // demoOptions say what graph is made.
 type demoOptions struct {
-	Nodes int64  `default:"20000" help:"Nodes of the graph."`
+	Nodes int64  `default:"20000" help:"Number of nodes."`
 	Seed  uint64 `same:"seed" default:"7"`
 	Force bool   `help:"Replace a dataset that is there."`
 }

@@ -13,12 +13,12 @@ import (
 )
 
 type docsCmd struct {
-	Page string `arg:"" optional:"" help:"Page, such as cli; without one, all pages are listed."`
+	Page string `arg:"" optional:"" help:"Page, such as cli; without one khop lists all pages."`
 }
 
 // Help says where pages come from.
 func (docsCmd) Help() string {
-	return "The pages are those that were installed with the program. Where there are none, it says their address."
+	return "khop prints pages that were installed with it. If there are none, it prints their address."
 }
 
 // Run prints a page, or lists them.

@@ -12,11 +12,11 @@ import (
 )
 
 type embedCmd struct {
-	Dataset string `arg:"" help:"Dataset: a directory that khop has written."`
+	Dataset string `arg:"" help:"Dataset directory, or its address in a store."`
 
 	flagsOf[gnn.EmbedOptions] `embed:""`
 
-	Blocks string `placeholder:"FILE" type:"path" help:"With --layers: where rows are, for who computes them."`
+	Blocks string `placeholder:"FILE" type:"path" help:"With --layers: file to exchange rows and sums through."`
 
 	jsonFlag `embed:""`
 }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/khop-gnn/khop/formats/export"
@@ -11,8 +9,8 @@ import (
 )
 
 type exportCmd struct {
-	Dataset string `arg:"" help:"Dataset: a directory that khop has written."`
-	Target  string `arg:"" help:"Folder or file to write; it must not exist."`
+	Dataset string `arg:"" help:"Dataset directory, or its address in a store."`
+	Target  string `arg:"" help:"Folder or file to write."`
 
 	flagsOf[export.Options] `embed:""`
 
@@ -21,11 +19,7 @@ type exportCmd struct {
 
 // Help lists the formats.
 func (exportCmd) Help() string {
-	text := "The formats are:\n\n"
-	for _, f := range export.Formats {
-		text += fmt.Sprintf("%-22s %s\n\n", f[0], f[1])
-	}
-	return text
+	return "The formats are:\n" + helpTable(export.Formats)
 }
 
 // exportResult is what "khop export --json" prints. Scripts rely on the names.

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/dustin/go-humanize"
 
 	"github.com/khop-gnn/khop/formats/synthetic"
@@ -12,7 +10,7 @@ import (
 
 type generateCmd struct {
 	Kind    string `arg:"" enum:"sbm,rmat,products,typed" help:"sbm, rmat, products or typed."`
-	Dataset string `arg:"" help:"Directory to write; it must not exist."`
+	Dataset string `arg:"" help:"Dataset directory to write."`
 
 	flagsOf[synthetic.Options] `embed:""`
 
@@ -21,11 +19,7 @@ type generateCmd struct {
 
 // Help lists the kinds.
 func (generateCmd) Help() string {
-	text := ""
-	for _, k := range synthetic.Kinds() {
-		text += fmt.Sprintf("%-9s %s\n\n", k[0], k[1])
-	}
-	return text
+	return "The kinds are:\n" + helpTable(synthetic.Kinds())
 }
 
 // generateResult is what "khop generate --json" prints. Scripts rely on the names.

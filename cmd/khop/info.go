@@ -17,11 +17,11 @@ import (
 )
 
 type infoCmd struct {
-	Dataset string `arg:"" help:"Dataset: a directory that khop has written."`
+	Dataset string `arg:"" help:"Dataset directory, or its address in a store."`
 
-	Deep               bool `help:"Read all arrays: print degrees, likely mistakes, memory for training."`
+	Deep               bool `help:"Read all arrays: print degrees, likely mistakes, training memory, the best order."`
 	flagsOf[noOptions] `embed:""`
-	plotFlags          `embed:"" set:"plot_of=degrees, types, times and splits, for which all arrays are read"`
+	plotFlags          `embed:"" set:"plot_of=degrees, types, times and splits (reads all arrays)"`
 
 	jsonFlag `embed:""`
 }

@@ -32,7 +32,7 @@ func (i *inside) Close() error {
 
 // ofInside are options of a loader in this process beside those of "khop serve".
 type ofInside struct {
-	Dataset string `kind:"path" help:"Dataset: a directory that khop has written."`
+	Dataset string `kind:"path" help:"Dataset directory, or its address in a store."`
 	Rank    int    `help:"The rank, of --world-size."`
 }
 

@@ -13,7 +13,7 @@ import (
 
 // liveFlag is for commands that show on a page how they go.
 type liveFlag struct {
-	HTTP string `name:"http" placeholder:"ADDRESS" help:"Show how it goes on a page there, such as 127.0.0.1:0."`
+	HTTP string `name:"http" placeholder:"ADDRESS" help:"Show progress on a web page at an address: 127.0.0.1:0."`
 }
 
 // liveState is what the page shows: of loaders the ranks, of long work its stages.

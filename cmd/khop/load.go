@@ -16,9 +16,23 @@ import (
 
 // loadFlags say what to load and how; commands that load batches share them.
 type loadFlags struct {
-	Dataset string `arg:"" help:"Dataset: a directory that khop has written."`
+	Dataset string `arg:"" help:"Dataset directory, or its address in a store."`
 
 	optionFlags `embed:""`
+}
+
+// Help says what seeds may be, and options by type.
+func (loadFlags) Help() string {
+	return "Seeds are nodes or edges:\n" + helpTable([][2]string{
+		{"train, val, test", "a split of nodes or links; --split is its index"},
+		{"all, all:TYPE", "all nodes, or those of a type"},
+		{"@FILE", "a node per line: ID, or TYPE ID in a typed graph"},
+		{"timed@FILE", "a node and its time per line"},
+		{"each:@FILE", "@FILE, read again for each epoch; also each:timed@FILE"},
+		{"all-edges, all-edges:TYPE", "all edges, or those of a type"},
+		{"edges@FILE", "an edge per line: [TYPE] SOURCE TARGET [LABEL [TIME]]"},
+		{"on-request", "khop serve: seeds come with requests"},
+	}) + "\nOptions with a value per hop also take values by type, such as --window 'cites=60,10;*=0'."
 }
 
 // seeds returns what an epoch goes over; samplers with items of their own are given none.

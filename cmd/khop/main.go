@@ -39,34 +39,39 @@ const (
 	exitInterrupted = 130
 )
 
-// commands is the command line; one file holds each command.
+// commands is the command line, in the order and the groups of its help; one file holds each command.
 type commands struct {
-	Demo       demoCmd       `help:"Make a small graph, check it and load two epochs: a tour of everything."`
-	Generate   generateCmd   `help:"Write a synthetic graph of any size."`
-	Convert    convertCmd    `help:"Convert a graph from a foreign format."`
-	Task       taskCmd       `help:"Run tasks of a conversion that khop convert has planned."`
-	Add        addCmd        `help:"Add columns and splits to a dataset."`
-	Split      splitCmd      `help:"Deal nodes or links into train, val and test at random."`
-	Export     exportCmd     `help:"Write a dataset in a format that other programs read."`
-	Info       infoCmd       `help:"Say what a dataset holds."`
-	Check      checkCmd      `help:"Verify a dataset: checksums, ids, order, counts."`
-	Partition  partitionCmd  `help:"Divide the nodes of a dataset into parts, for --sampler cluster."`
-	Sample     sampleCmd     `help:"Load batches and print a line each, or their digests."`
-	Samplers   samplersCmd   `help:"List the samplers, and the options of each with their defaults."`
-	Options    optionsCmd    `help:"List the options of commands: names, defaults, and who takes them."`
-	Plan       planCmd       `help:"Say what reading features from disk costs, by size of the cache."`
-	Bench      benchCmd      `help:"Measure how fast batches of a dataset load."`
-	Train      trainCmd      `help:"Train a graph neural network on a dataset, on the CPU."`
-	Embed      embedCmd      `help:"Compute rows of a trained model for every node, exactly, in any memory."`
-	Stage      stageCmd      `help:"Bring a dataset from elsewhere to this machine, whole, before it is needed."`
-	Tune       tuneCmd       `help:"Measure how sparse products are computed best here, and keep the choices."`
-	Serve      serveCmd      `help:"Feed batches to trainers, through shared memory."`
-	Report     reportCmd     `help:"Make one HTML file of runs: what they waited for, curves, what differs."`
-	Trace      traceCmd      `help:"Work with traces, which --trace writes and Perfetto opens."`
-	Doctor     doctorCmd     `help:"Say what this machine has, which path each stage takes, and why."`
-	Docs       docsCmd       `help:"Show a page of the documentation that was installed with the program."`
-	Version    versionCmd    `help:"Print versions: program, file format, sampling semantics."`
-	Completion completionCmd `help:"Print a completion script for a shell."`
+	Demo   demoCmd   `group:"Start:" help:"Tour: make a small graph, check it, load it, train on it."`
+	Doctor doctorCmd `group:"Start:" help:"Describe this machine, and how each stage runs here."`
+	Docs   docsCmd   `group:"Start:" help:"Show a page of the documentation."`
+
+	Generate  generateCmd  `group:"Datasets:" help:"Write a synthetic graph of any size."`
+	Convert   convertCmd   `group:"Datasets:" help:"Convert a graph, tables or a database to a dataset."`
+	Task      taskCmd      `group:"Datasets:" help:"Run tasks that khop convert --plan has printed."`
+	Add       addCmd       `group:"Datasets:" help:"Add columns, splits or database rows to a dataset."`
+	Split     splitCmd     `group:"Datasets:" help:"Split nodes or links into train, val and test at random."`
+	Partition partitionCmd `group:"Datasets:" help:"Divide the nodes into parts, for --sampler cluster."`
+	Export    exportCmd    `group:"Datasets:" help:"Write a dataset in another program's format."`
+	Stage     stageCmd     `group:"Datasets:" help:"Copy a dataset from a store to this machine."`
+	Info      infoCmd      `group:"Datasets:" help:"Print what a dataset holds."`
+	Check     checkCmd     `group:"Datasets:" help:"Verify a dataset: checksums, ids, order, counts."`
+
+	Sample   sampleCmd   `group:"Batches:" help:"Load batches, and print a line or a digest of each."`
+	Samplers samplersCmd `group:"Batches:" help:"List the samplers, with their options and defaults."`
+	Bench    benchCmd    `group:"Batches:" help:"Measure how fast batches load."`
+	Plan     planCmd     `group:"Batches:" help:"Predict the cost of features on disk, by cache size."`
+	Serve    serveCmd    `group:"Batches:" help:"Feed batches to other processes by shared memory."`
+
+	Train trainCmd `group:"Models:" help:"Train a graph neural network on the CPU."`
+	Embed embedCmd `group:"Models:" help:"Compute a trained model's rows for every node."`
+	Tune  tuneCmd  `group:"Models:" help:"Find the fastest sparse products on this machine."`
+
+	Report reportCmd `group:"Runs:" help:"Compare runs in one HTML file."`
+	Trace  traceCmd  `group:"Runs:" help:"Work with traces, which Perfetto opens."`
+
+	Options    optionsCmd    `group:"This program:" help:"List the options of all commands."`
+	Version    versionCmd    `group:"This program:" help:"Print the versions of program, format and sampling."`
+	Completion completionCmd `group:"This program:" help:"Print a completion script for bash, zsh or fish."`
 
 	general
 }
@@ -210,7 +215,8 @@ func (c *commands) of(line []string) (all []kong.Option) {
 			continue
 		}
 		name := strings.ToLower(field.Name)
-		command := kong.DynamicCommand(name, field.Tag.Get("help"), "", fields.Field(i).Addr().Interface())
+		command := kong.DynamicCommand(name, field.Tag.Get("help"), field.Tag.Get("group"),
+			fields.Field(i).Addr().Interface())
 		if len(line) > 0 && line[0] == name {
 			return []kong.Option{command}
 		}

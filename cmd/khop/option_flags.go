@@ -40,7 +40,7 @@ type optionFlags struct {
 type chosen struct {
 	Sampler string     `default:"neighbor" choices:"..." help:"How to sample"`
 	Seeds   givenSeeds `kind:"text" value:"SEEDS" help:"..."`
-	Split   int        `default:"0" help:"Which of several splits of the name."`
+	Split   int        `default:"0" help:"Index of the split, where several have the name."`
 }
 
 // everyOption returns all options that loaders, samplers and servers have. Callers do not write to them. Each command
@@ -70,12 +70,8 @@ func ofServer() []option.Option {
 // chosenOptions returns the options of chosen, with the samplers that there are.
 func chosenOptions() []option.Option {
 	all := slices.Clone(option.Of(chosen{}))
-	var about []string
-	for _, s := range samplers.All {
-		about = append(about, s.Name+" ("+s.About+")")
-	}
 	all[0].Choices = samplers.Names()
-	all[0].Help += ": " + strings.Join(about, ", ") + "."
+	all[0].Help += ": " + strings.Join(all[0].Choices, ", ") + "."
 	return all
 }
 

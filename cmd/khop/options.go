@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"io"
 	"maps"
 	"reflect"
 	"slices"
@@ -22,6 +23,23 @@ type optionsResult struct {
 	Samplers []samplerOfName `json:"samplers"`
 	// Launchers say ranks, in their order.
 	Launchers []launcher.Launcher `json:"launchers"`
+	Commands  []commandRecord     `json:"commands"` // in the order of --help
+}
+
+// commandRecord is a command with its flags, in the words and the order of its --help.
+type commandRecord struct {
+	Name  string       `json:"name"` // trace merge
+	Help  string       `json:"help"`
+	Flags []flagRecord `json:"flags"`
+}
+
+// flagRecord is a flag as --help shows it.
+type flagRecord struct {
+	Name    string `json:"name"`
+	Group   string `json:"group"` // the heading that it is below; "" for the flags of the command alone
+	Value   string `json:"value"` // what stands for the value in help; "" of a switch
+	Default string `json:"default"`
+	Help    string `json:"help"`
 }
 
 // optionRecord is an option. Numbers are texts.
@@ -77,6 +95,33 @@ func listOptions() (r optionsResult) {
 	return r
 }
 
+// listCommands returns the commands, as their --help describes them.
+func listCommands() (all []commandRecord, err error) {
+	var cli commands
+	parser, err := newParser(&cli, nil, io.Discard, io.Discard)
+	if err != nil {
+		return nil, err
+	}
+	for _, node := range parser.Model.Leaves(true) {
+		c := commandRecord{Name: node.Path(), Help: node.Help, Flags: []flagRecord{}}
+		for _, f := range node.Flags {
+			if f.Hidden || f.Name == parser.Model.HelpFlag.Name {
+				continue
+			}
+			of := flagRecord{Name: f.Name, Default: f.Default, Help: f.Help}
+			if !f.IsBool() {
+				of.Value = strings.Trim(f.FormatPlaceHolder(), `"`)
+			}
+			if f.Group != nil {
+				of.Group = f.Group.Key
+			}
+			c.Flags = append(c.Flags, of)
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
 // add adds an option of a command.
 func (r *optionsResult) add(door string, o optionRecord) {
 	group := o.Group
@@ -103,9 +148,12 @@ func recordOf(o *option.Option) optionRecord {
 }
 
 // Run prints the table of options.
-func (c *optionsCmd) Run(env *environment) error {
+func (c *optionsCmd) Run(env *environment) (err error) {
 	r := listOptions()
 	if c.JSON {
+		if r.Commands, err = listCommands(); err != nil {
+			return err
+		}
 		return env.printJSON(r)
 	}
 	t := newTable(env.stdout)

@@ -14,12 +14,12 @@ import (
 )
 
 type partitionCmd struct {
-	Dataset string     `arg:"" help:"Dataset: a directory that khop has written."`
+	Dataset string     `arg:"" help:"Dataset directory, or its address in a store."`
 	Config  configFile `placeholder:"FILE" help:"${config_help}"`
 
 	flagsOf[graph.PartitionOptions] `embed:""`
 
-	Out   string `placeholder:"FILE" help:"File to write; default: the dataset's name with .part.N behind it."`
+	Out   string `placeholder:"FILE" help:"File to write; default: DATASET.part.N."`
 	Force bool   `help:"Replace a file that is there."`
 
 	jsonFlag `embed:""`

@@ -19,10 +19,10 @@ import (
 type planCmd struct {
 	loadFlags `embed:""`
 
-	plotFlags `embed:"" set:"plot_of=seconds an epoch by size of the cache"`
+	plotFlags `embed:"" set:"plot_of=seconds per epoch by cache size"`
 
-	PriceGB       float64 `name:"price-gb" default:"0" help:"Price of a GB that comes from elsewhere."`
-	PriceRequests float64 `default:"0.4" help:"Price of a million requests to where a dataset lies."`
+	PriceGB       float64 `name:"price-gb" default:"0" help:"Price of a gigabyte that comes from elsewhere."`
+	PriceRequests float64 `default:"0.4" help:"Price of a million requests to the dataset's store."`
 
 	jsonFlag `embed:""`
 }

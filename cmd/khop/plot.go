@@ -10,8 +10,8 @@ import (
 
 // plotFlags are for commands that draw what they found.
 type plotFlags struct {
-	Plot  string `type:"path" placeholder:"FILE" help:"Draw ${plot_of}, as SVG, or as PNG if it ends in .png."`
-	Force bool   `help:"Let --plot replace a file that khop has not drawn."`
+	Plot  string `type:"path" placeholder:"FILE" help:"Draw ${plot_of}, as SVG, or PNG for .png."`
+	Force bool   `help:"Let --plot replace a file that khop did not draw."`
 }
 
 func (f plotFlags) output(read ...string) wholefile.Output {

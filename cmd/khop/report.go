@@ -12,8 +12,8 @@ import (
 
 type reportCmd struct {
 	Target string   `arg:"" type:"path" help:"HTML file to write."`
-	Runs   []string `arg:"" help:"What bench, train, plan, info, convert and others printed by --json or --jsonl."`
-	Force  bool     `help:"Replace a file that is not a report of khop's."`
+	Runs   []string `arg:"" help:"Files with what khop commands printed by --json or --jsonl."`
+	Force  bool     `help:"Replace a file that is not a khop report."`
 }
 
 // mostReported is how many bytes of a run are read.

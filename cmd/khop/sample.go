@@ -13,13 +13,13 @@ import (
 type sampleCmd struct {
 	loadFlags `embed:""`
 
-	Epoch   uint32 `default:"0" help:"Which epoch."`
+	Epoch   uint32 `default:"0" help:"Number of the epoch."`
 	First   uint64 `default:"0" help:"Number of the first batch."`
-	Batches uint64 `placeholder:"N" help:"How many batches, over all ranks; default: to the epoch's end."`
+	Batches uint64 `placeholder:"N" help:"Number of batches, over all ranks; default: to the end of the epoch."`
 
-	Digest bool `help:"Print a batch's number and digests: topology, then full."`
+	Digest bool `help:"Print each batch's number, topology digest and full digest."`
 	JSON   bool `name:"json" xor:"output" help:"Print one JSON object."`
-	JSONL  bool `name:"jsonl" xor:"output" help:"Print a JSON object a batch."`
+	JSONL  bool `name:"jsonl" xor:"output" help:"Print one JSON object per batch."`
 }
 
 // batchRecord is a batch in the output of "khop sample". Scripts rely on the names.

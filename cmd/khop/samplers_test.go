@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/samplers"
 )
 
 func TestAFlagOfAnotherSamplerIsRefused(t *testing.T) {
@@ -19,8 +20,12 @@ func TestAFlagOfAnotherSamplerIsRefused(t *testing.T) {
 	}
 	help := must(t, "sample", "--help")
 	words := strings.Join(strings.Fields(help), " ")
-	if !strings.Contains(words, "induced (the subgraph between the seeds)") ||
-		!strings.Contains(words, "Sample with replacement. For neighbor, temporal, shadow.") {
-		t.Errorf("help does not say whose --replace is:\n%s", help)
+	if !strings.Contains(words, "Sample with replacement. For neighbor, temporal, shadow.") ||
+		!strings.Contains(words, "How to sample: "+strings.Join(samplers.Names(), ", ")+".") {
+		t.Errorf("help does not say whose --replace is, or has not all samplers:\n%s", help)
+	}
+	listed := must(t, "samplers")
+	for _, s := range samplers.All {
+		expect.That(t, strings.Contains(listed, s.Name+": "+s.About+"; "), "%s is not described:\n%s", s.Name, listed)
 	}
 }

@@ -22,7 +22,7 @@ type serveCmd struct {
 
 	Config configFile `placeholder:"FILE" help:"${config_help}"`
 
-	Metrics  string `placeholder:"ADDRESS" help:"Serve metrics for Prometheus there, such as 127.0.0.1:0."`
+	Metrics  string `placeholder:"ADDRESS" help:"Serve metrics for Prometheus at this address."`
 	liveFlag `embed:""`
 	JSON     bool `name:"json" help:"Print one JSON object when consumers can connect."`
 }

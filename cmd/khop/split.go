@@ -11,7 +11,7 @@ import (
 )
 
 type splitCmd struct {
-	Dataset string `arg:"" help:"Dataset: a directory that khop has written."`
+	Dataset string `arg:"" help:"Dataset directory, or its address in a store."`
 
 	flagsOf[convert.SplitOptions] `embed:""`
 

@@ -9,7 +9,7 @@ import (
 )
 
 type stageCmd struct {
-	Dataset string `arg:"" help:"Dataset: s3://BUCKET/PATH, gs://, https://, hf://datasets/OWNER/NAME@REV/PATH."`
+	Dataset string `arg:"" help:"Address: s3://BUCKET/PATH, gs://.., https://.. or hf://datasets/OWNER/NAME@REV/PATH."`
 
 	flagsOf[noOptions] `embed:""`
 

@@ -97,7 +97,7 @@ func (f *tagFlags) make(door string, options func() []option.Option) []option.Op
 		if !slices.Contains([]string{"demo", "embed", "generate", "split"}, door) {
 			all = append(slices.Clip(all), option.Of(f.elsewhere)...)
 		}
-		of, _ = flagsMade.LoadOrStore(door, madeFlags{all, own, flagStruct(all)})
+		of, _ = flagsMade.LoadOrStore(door, madeFlags{all, own, flagStruct(door, all)})
 	}
 	flags := of.(madeFlags)
 	f.flags, f.own = flags.options, flags.own
@@ -105,14 +105,15 @@ func (f *tagFlags) make(door string, options func() []option.Option) []option.Op
 	return f.flags
 }
 
-// flagStruct returns a struct whose fields are the flags of options.
-func flagStruct(all []option.Option) reflect.Type {
+// flagStruct returns a struct whose fields are the flags of a command's options.
+func flagStruct(door string, all []option.Option) reflect.Type {
 	var fields []reflect.StructField
 	for i := range all {
 		o := &all[i]
-		fields = append(fields, flagField(o))
+		group := heading(door, o)
+		fields = append(fields, flagField(o, group))
 		if o.Short != "" {
-			fields = append(fields, flagOf(o.Short, "type", string(spokenBool), "help", shortHelp(o)))
+			fields = append(fields, flagOf(o.Short, "type", string(spokenBool), "help", shortHelp(o), "group", group))
 		}
 	}
 	for i := range fields {
@@ -124,25 +125,24 @@ func flagStruct(all []option.Option) reflect.Type {
 // shortHelp is help for the switch that stands for a value of an option.
 func shortHelp(o *option.Option) string { return "The same as --" + o.Name + " " + o.Short + "." }
 
-// flagField is a flag in kong's terms.
-func flagField(o *option.Option) reflect.StructField {
+// flagField is a flag in kong's terms, below a heading.
+func flagField(o *option.Option, group string) reflect.StructField {
 	help := o.Help
-	if o.For != nil && len(o.For) < len(samplers.All) {
+	if o.For != nil && len(o.For) < len(samplers.All) && !strings.HasSuffix(group, " for "+o.For[0]+":") {
 		help += " For " + strings.Join(o.For, ", ") + "."
 	}
-	tags := []string{"help", help}
+	tags := []string{"help", help, "group", group}
 	if o.Default != "" {
 		tags = append(tags, "default", o.Default)
 	}
-	switch o.Kind {
-	case "choice":
+	value := cmp.Or(o.Default, o.Value, "STRING")
+	switch {
+	case o.Kind == "choice":
 		tags = append(tags, "enum", strings.Join(o.Choices, ","))
-	case "size":
-		tags = append(tags, "placeholder", "SIZE")
-	}
-	value := cmp.Or(o.Value, o.Default, "STRING")
-	if o.IsList() {
-		value = cmp.Or(o.Value, o.Default, strings.ToUpper(o.Name)) + ",..."
+	case o.Kind == "size":
+		value = cmp.Or(o.Default, "SIZE")
+	case o.IsList() && o.Default == "":
+		value = cmp.Or(o.Value, strings.ToUpper(o.Name)) + ",..."
 	}
 	tags = append(tags, "placeholder", value)
 	if o.Sets > 0 {

@@ -15,10 +15,10 @@ import (
 
 // tasksFlags are flags of "khop convert" for a conversion in tasks.
 type tasksFlags struct {
-	Tasks  int    `placeholder:"N" help:"Convert in tasks, for N processes. Without --plan this one runs them all."`
-	Plan   bool   `help:"Print the descriptors of the tasks, which khop task runs, and run none."`
+	Tasks  int    `placeholder:"N" help:"Convert in tasks, for N processes; without --plan this process runs them all."`
+	Plan   bool   `help:"Print the tasks, which khop task runs, and run none."`
 	Script string `enum:",slurm,k8s" default:"" placeholder:"NAME" help:"Plan, and print a script for slurm or k8s."`
-	Clean  bool   `help:"Remove what tasks that were to make the dataset have left."`
+	Clean  bool   `help:"Remove what unfinished tasks have left."`
 }
 
 // tasksResult is what "khop convert --plan --json" prints. Scripts rely on the names.
@@ -89,7 +89,7 @@ func printStages(env *environment, stages [][]string) error {
 }
 
 type taskCmd struct {
-	Tasks []string `arg:"" name:"task" help:"Descriptors that khop convert --plan has printed, in their order."`
+	Tasks []string `arg:"" name:"task" help:"Descriptors that khop convert --plan printed, in order."`
 
 	flagsOf[taskOptions] `embed:""`
 
@@ -98,7 +98,7 @@ type taskCmd struct {
 
 // taskOptions are those of a task that its plan does not have.
 type taskOptions struct {
-	MemoryLimit int64 `same:"max-memory" kind:"size" help:"Memory to take at most; default: a quarter of what is free."`
+	MemoryLimit int64 `same:"max-memory" kind:"size" help:"...bounded-memory"`
 }
 
 // Run runs tasks, one after the other.

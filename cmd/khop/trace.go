@@ -13,13 +13,13 @@ import (
 )
 
 type traceCmd struct {
-	Merge traceMergeCmd `cmd:"" help:"Put traces of khop and of others, such as torch's profiler, into one file."`
+	Merge traceMergeCmd `cmd:"" help:"Merge traces of khop and other programs into one file."`
 }
 
 type traceMergeCmd struct {
 	Target string   `arg:"" type:"path" help:"File to write."`
-	Traces []string `arg:"" help:"Chrome traces as JSON, plain or compressed by gzip."`
-	Force  bool     `help:"Replace a file that is not a trace of khop's."`
+	Traces []string `arg:"" help:"Chrome traces: JSON files, plain or gzip."`
+	Force  bool     `help:"Replace a file that is not a khop trace."`
 }
 
 // mostTrace is how many bytes of a trace are read.

@@ -20,16 +20,16 @@ import (
 )
 
 type trainCmd struct {
-	Dataset string `arg:"" help:"Dataset: a directory that khop has written."`
+	Dataset string `arg:"" help:"Dataset directory, or its address in a store."`
 
 	flagsOf[gnn.Options] `embed:""`
 	plotFlags            `embed:"" set:"plot_of=the learning curves"`
 
 	liveFlag `embed:""`
 
-	Explain bool `help:"Print ways to compute each layer, and their times; train nothing."`
+	Explain bool `help:"Train nothing; print the ways to compute each layer, and their times."`
 	JSON    bool `name:"json" xor:"output" help:"Print one JSON object."`
-	JSONL   bool `name:"jsonl" xor:"output" help:"Print a JSON object an epoch, then the result."`
+	JSONL   bool `name:"jsonl" xor:"output" help:"Print one JSON object per epoch, then the result."`
 }
 
 // trainResult is what "khop train --json" prints. Scripts rely on the names.

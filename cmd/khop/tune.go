@@ -17,7 +17,7 @@ import (
 )
 
 type tuneCmd struct {
-	Dataset string `arg:"" help:"Dataset: a directory that khop has written."`
+	Dataset string `arg:"" help:"Dataset directory, or its address in a store."`
 
 	flagsOf[tuneOptions] `embed:""`
 	plotFlags            `embed:"" set:"plot_of=the speed-up by width"`
@@ -27,10 +27,10 @@ type tuneCmd struct {
 
 // tuneOptions say what is measured.
 type tuneOptions struct {
-	Widths  widths `default:"16..1024" kind:"text" help:"Widths to tune: 16..1024 doubles them; or 16,47,100."`
-	Rounds  int    `default:"5" range:"1," help:"Measurements of each candidate; the median counts."`
-	Workers int    `default:"0" range:"0,32767" help:"Goroutines that compute; 0: one a core."`
-	File    string `kind:"path" value:"FILE" help:"Where choices are kept; default: in the user's cache."`
+	Widths  widths `default:"16..1024" kind:"text" help:"..."`
+	Rounds  int    `default:"5" range:"1," help:"Measurements per candidate; the median counts."`
+	Workers int    `default:"0" range:"0,32767" help:"Goroutines; 0: one per core. They change no result."`
+	File    string `kind:"path" value:"FILE" help:"..."`
 }
 
 // widths is the value of --widths.

@@ -18,7 +18,7 @@ var notices string
 
 type versionCmd struct {
 	JSON    bool `help:"Print one JSON object." name:"json" xor:"what"`
-	Notices bool `help:"Print the licences of the software that the program contains." xor:"what"`
+	Notices bool `help:"Print the licences of all software in the program." xor:"what"`
 }
 
 // versions is what "khop version --json" prints. Scripts rely on the names.

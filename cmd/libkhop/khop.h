@@ -256,8 +256,8 @@ int32_t khop_ends_64(const int64_t *indptr, const int64_t *indices, int64_t dest
 void khop_calendar(const int64_t *seconds, int64_t rows, int64_t columns, int64_t *out, int64_t step);
 
 /*
- * Begins to open a loader. config is an object of JSON with a zero at its end, in which docs/cli.md, "A configuration",
- * has options, arrays and errors: the dataset, and options of "khop serve" but those about who connects. File
+ * Begins to open a loader. config is an object of JSON with a zero at its end (docs/json.md, "A configuration", has
+ * options, arrays and errors): the dataset, and options of "khop serve" but those about who connects. File
  * descriptors in it are of this process, and stay open until the loader is. With world_size the loader's share of the
  * batches is that of rank; it has all workers and all memory that config names. Where quiet is not 0, what khop has to
  * say beside errors goes nowhere, else to stderr. feed is new, and of no other loader.

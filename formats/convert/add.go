@@ -44,21 +44,21 @@ func (a *Addition) UnmarshalText(text []byte) error {
 // AddOptions say what to add, and how.
 type AddOptions struct {
 	// Columns have a row a node, by own id.
-	Columns []Addition `name:"column" kind:"each" value:"NAME=FILE" help:"Add a column of nodes from a .npy file."`
+	Columns []Addition `name:"column" kind:"each" value:"NAME=FILE" help:"..."`
 	// EdgeColumns have a row an edge, in the order of the dataset.
-	EdgeColumns []Addition `name:"edge-column" kind:"each" value:"NAME=FILE" help:"Add a column of edges."`
+	EdgeColumns []Addition `name:"edge-column" kind:"each" value:"NAME=FILE" help:"..."`
 	// Splits are own ids, or a boolean a node.
-	Splits []Addition `name:"split" kind:"each" value:"NAME=FILE" help:"Add a split: ids, or a boolean a node."`
+	Splits []Addition `name:"split" kind:"each" value:"NAME=FILE" help:"..."`
 	// Rows are files of new rows by the table of a database, or folders of them.
-	Rows []Addition `kind:"each" value:"TABLE=FILE" help:"Add new rows to a table of a database."`
+	Rows []Addition `kind:"each" value:"TABLE=FILE" help:"Add rows to a database table, from Parquet, Arrow or CSV."`
 	// FeatureDType is that of Options, of rows that the dataset has and of columns that are added.
 	FeatureDType []string `same:"feature-dtype" value:"[COLUMN=]DTYPE" empty:"as-is" help:"..."`
 	Force        bool     `help:"Replace columns and splits of the same names."`
-	Strict       bool     `help:"Fail where splits would share nodes."`
+	Strict       bool     `help:"Fail if splits would share nodes, or new rows would lose columns or keys."`
 	// TimesIn is the unit of added times that are plain numbers; "": nobody says it.
-	TimesIn string `same:"times-in" choices:"s,ms,us,ns" empty:"as-is" default:"as-is" help:"Unit of plain numbers:"`
+	TimesIn string `same:"times-in" choices:"s,ms,us,ns" empty:"as-is" default:"as-is" help:"..."`
 	// MemoryLimit is that of Options.
-	MemoryLimit int64 `same:"max-memory" kind:"size" help:"Memory to take at most; default: a quarter of what is free."`
+	MemoryLimit int64 `same:"max-memory" kind:"size" help:"...bounded-memory"`
 	// Elsewhere says where a dataset that has an address is kept meanwhile.
 	Elsewhere formats.Elsewhere `json:"-"`
 	Progress  formats.Progress

@@ -74,56 +74,56 @@ const (
 // Options say how to convert. The zero value recognises everything. Package internal/option reads the tags.
 type Options struct {
 	// From names the kind of the source (see Kinds).
-	From      string    `value:"KIND" help:"Kind of the source; recognised without it."`
+	From      string    `value:"KIND" help:"Kind of the source; without it khop recognises the kind."`
 	Direction Direction `switches:"directed,symmetrise"`
 	Merge     Merge     `name:"dedupe" choices:"no,first,sum,max" default:"no" help:"..."`
-	Loops     Loops     `name:"self-loops" choices:"keep,drop,add" default:"keep" help:"Self-loops:"`
-	ByTime    bool      `help:"Order the edges of a node by their column time."`
+	Loops     Loops     `name:"self-loops" choices:"keep,drop,add" default:"keep" help:"..."`
+	ByTime    bool      `help:"Order each node's edges by their time, for faster temporal sampling."`
 	// TimeUnit is the unit that all times are stored in, rounded down; "": seconds, or the coarsest that holds all of
 	// them. Those of whose unit neither the source nor TimesIn say anything stay as they are.
 	TimeUnit string `choices:"s,ms,us,ns" empty:"auto" default:"auto" help:"Unit to store times in:"`
 	// TimesIn is the unit of times that are plain numbers in the source. "": of those with fractions seconds.
 	TimesIn string `choices:"s,ms,us,ns" empty:"as-is" default:"as-is" help:"Unit of times that are plain numbers:"`
 	// RelationsAsTypes is for knowledge graphs.
-	RelationsAsTypes bool `help:"Make an edge type of each relation of a knowledge graph."`
+	RelationsAsTypes bool `help:"Make each relation of a knowledge graph an edge type."`
 	// Features and Labels are .npy files: features [n, width] of any number type, labels [n] of integers. They go
 	// beside, or in place of, what the source has.
-	Features string `value:"FILE" help:".npy file with a row of features a node."`
-	Labels   string `value:"FILE" help:".npy file with a label a node."`
+	Features string `value:"FILE" help:".npy file with a row of features per node."`
+	Labels   string `value:"FILE" help:".npy file with a label per node."`
 	// Label names the column of nodes that becomes "label"; numbers are classes, texts are numbered as they appear.
-	Label string `name:"label" empty:"none" value:"COLUMN" help:"Column of nodes that becomes their labels."`
+	Label string `name:"label" empty:"none" value:"COLUMN" help:"..."`
 	// Keep names the columns that are kept, of nodes and edges alike; nil: all.
 	Keep []string `value:"COLUMN" help:"Columns to keep; all others are left out."`
 	// Strict refuses a source of which the dataset would not hold all as it is there, unless options ask for it.
-	Strict bool `help:"Fail where something would be left out, guessed, renumbered, doubled or altered."`
+	Strict bool `help:"Fail if anything would be left out, guessed, renumbered, doubled, altered or shared."`
 	// Columns name the fields of an edge list, see edgelist.Options.
-	Columns []string `value:"NAME" help:"Names of an edge list's fields, in order."`
+	Columns []string `value:"NAME" help:"Fields of an edge list, in order: src,dst,time:int64; - skips one."`
 	IDs     string   `choices:"auto,numbers,names" default:"auto" help:"Ids of an edge list:"`
 	// Encoding is that of the source's texts.
-	Encoding string `choices:"latin-1,windows-1252,utf-16" empty:"utf-8" default:"utf-8" help:"Encoding of texts:"`
+	Encoding string `choices:"latin-1,windows-1252,utf-16" empty:"utf-8" default:"utf-8" help:"..."`
 	// FeatureDType is what rows of floating-point numbers a node are stored as: float16, bfloat16, int8 or int4, or
 	// "column=int4" for one column. int8 has a scale a row in a column of its own, "feature_scale" for "feature"; int4
 	// is a code (graph.Code). nil: all rows stay as they are.
 	FeatureDType []string `value:"[COLUMN=]DTYPE" empty:"as-is" help:"..."`
 	// RowStride is a power of two from 8 to 65,536, for columns of nodes that have several numbers; 0: rows stay as
 	// they are.
-	RowStride int64 `value:"BYTES" help:"Pad rows of node columns with zeros to a multiple of BYTES."`
+	RowStride int64 `value:"BYTES" help:"Pad node rows with zeros to a multiple of BYTES, a power of two."`
 	// Reorder keeps the numbers that nodes have in the source as the column "old_id".
 	Reorder Reorder `default:"auto" help:"Renumber the nodes:"`
 	// Heat is asked for scores of nodes by ByHeat.
 	Heat Heat `json:"-"`
 	// UpTo is a date or a time, or "all". A database's own is that of its test.
-	UpTo string `name:"upto" value:"DATE" help:"Leave out rows of a database that are later than DATE; all: none."`
+	UpTo string `name:"upto" value:"DATE" help:"Leave out database rows later than DATE; all: leave out none."`
 	// Task has columns left out that one of a database's tasks must not see.
-	Task string `value:"NAME" help:"Leave out the columns that this task of a database hides."`
+	Task string `value:"NAME" help:"Leave out the columns that this database task must not see."`
 	// SkipBad counts lines of texts. Result has their number, and its notes name the first.
-	SkipBad int64 `default:"0" range:"0," help:"Leave out up to so many bad lines of an edge list, and list them."`
+	SkipBad int64 `default:"0" range:"0," help:"..."`
 	// DryRun reads the source. Result's counts of edges and bytes are bounds then, its peaks what is expected.
-	DryRun bool `help:"Say what would be written and taken, and write nothing."`
+	DryRun bool `help:"Write nothing; print what would be written, and the memory, disk and time needed."`
 	Force  bool `help:"Replace a dataset that is there."`
 	// MemoryLimit bounds, in bytes, what reading the source and ordering the edges take together, beside some megabytes
 	// of buffers. Settle lowers it to what the control group leaves.
-	MemoryLimit int64 `same:"max-memory" kind:"size" help:"Memory to take at most; default: a quarter of what is free."`
+	MemoryLimit int64 `same:"max-memory" kind:"size" help:"...bounded-memory"`
 
 	// Elsewhere says where sources that have an address are kept.
 	Elsewhere formats.Elsewhere `json:"-"`

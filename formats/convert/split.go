@@ -20,25 +20,25 @@ import (
 
 // SplitOptions say how nodes or links are dealt into splits at random.
 type SplitOptions struct {
-	Links bool   `help:"Deal edges into splits of links, in place of nodes."`
-	Type  string `value:"TYPE" help:"Node type, or with --links edge type, that is dealt; default: the only one."`
+	Links bool   `help:"Split edges into links to predict, in place of nodes."`
+	Type  string `value:"TYPE" help:"Node type to split, or edge type with --links; default: the only one."`
 	// Train, Val and Test are a count, a share of all (with a point), or "rest".
-	Train string `default:"rest" help:"How many to learn from: a count, a share such as 0.6, or rest."`
-	Val   string `default:"0.1" help:"How many to validate by: a count, a share, or rest."`
-	Test  string `default:"0.2" help:"How many to test by: a count, a share, or rest."`
+	Train string `default:"rest" help:"Size of train: a count, a share such as 0.6, or rest."`
+	Val   string `default:"0.1" help:"Size of val: a count, a share, or rest."`
+	Test  string `default:"0.2" help:"Size of test: a count, a share, or rest."`
 	// PerClass nodes of each class are in train, in place of Train.
-	PerClass int `name:"train-per-class" default:"0" range:"0," help:"Take so many nodes of each class to learn from."`
-	Splits   int `default:"1" range:"1,1000" help:"How many splits to draw: the indexes 0, 1, .. of --split."`
+	PerClass int `name:"train-per-class" default:"0" range:"0," help:"..."`
+	Splits   int `default:"1" range:"1,1000" help:"Number of splits to draw, with the indexes 0, 1, .."`
 	// Undirected keeps both directions of an edge in one split, which has the one from the smaller id.
-	Undirected bool   `help:"With --links: edges are there in both directions, which stay together."`
-	Reverse    string `value:"TYPE" help:"With --links: edge type whose edges are the same ones the other way round."`
+	Undirected bool   `help:"With --links: edges are stored in both directions, which stay together."`
+	Reverse    string `value:"TYPE" help:"With --links: edge type that stores the same edges reversed."`
 	// Disjoint is the share of the links to learn from that training does not follow.
 	Disjoint float64  `default:"0" range:"0,1" help:"With --links: share of train that training does not follow."`
 	Names    []string `default:"train,val,test" value:"NAME" help:"Names of the three splits."`
-	Seed     uint64   `default:"0" help:"Keys every random choice."`
-	Force    bool     `help:"Replace splits and columns of the same names."`
+	Seed     uint64   `default:"0" help:"Key of every random choice."`
+	Force    bool     `help:"Replace columns and splits of the same names."`
 	// MemoryLimit is that of Options.
-	MemoryLimit int64 `same:"max-memory" kind:"size" help:"Memory to take at most; default: a quarter of what is free."`
+	MemoryLimit int64 `same:"max-memory" kind:"size" help:"...bounded-memory"`
 	Progress    formats.Progress
 }
 

@@ -25,7 +25,8 @@ type timed struct {
 // String names the column.
 func (t *timed) String() string { return fmt.Sprintf("%q of %s", t.Name, t.of) }
 
-// times makes all times of the source those of one unit, which the manifest names. docs/cli.md, "Times", has the rules.
+// times makes all times of the source those of one unit, which the manifest names. docs/convert.md, "Times", has the
+// rules.
 func (c *conversion) times(ctx context.Context) error {
 	list := c.timeColumns()
 	if err := c.lookAtTimes(ctx, list); err != nil {

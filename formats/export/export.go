@@ -20,9 +20,9 @@ import (
 // Formats are the names of what Run writes, with a title each.
 var Formats = [][2]string{
 	{"numpy", "a folder of NumPy arrays"},
-	{"npz", "one archive of NumPy arrays, by the names of PyG"},
+	{"npz", "one archive of NumPy arrays, with the names of PyG"},
 	{"graphbolt", "a folder for GraphBolt's OnDiskDataset"},
-	{"parquet", "a folder of Parquet tables of nodes and edges, and graph.yaml, by which khop converts them"},
+	{"parquet", "a folder of Parquet tables, with graph.yaml for khop convert"},
 }
 
 // ErrFormat is returned for a format that is not one of Formats.
@@ -31,8 +31,8 @@ var ErrFormat = errors.New("no such format")
 // Options say how to export.
 type Options struct {
 	// To is one of Formats.
-	To       string `required:"true" value:"FORMAT" help:"Format: see below."`
-	Force    bool   `help:"Replace what an export has written there."`
+	To       string `required:"true" value:"FORMAT" help:"Format to write: numpy, npz, graphbolt or parquet."`
+	Force    bool   `help:"Replace what an export has written there, and nothing else."`
 	Progress formats.Progress
 	// Memory counts what tables hold of rows and splits; nil: nobody counts. Its pinned.ErrLimit is an error of Run.
 	Memory *pinned.Ledger

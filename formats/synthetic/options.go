@@ -24,9 +24,9 @@ const (
 // Kinds returns the names of the kinds, with a line on each.
 func Kinds() [][2]string {
 	return [][2]string{
-		{SBM, "stochastic block model: classes that prefer themselves, with features and labels that can be learned"},
+		{SBM, "stochastic block model, with features and labels that can be learned"},
 		{RMAT, "R-MAT (Graph500): skewed degrees, no features unless asked for"},
-		{Products, "the size and degrees of ogbn-products: undirected, power law, 47 classes, 100 features"},
+		{Products, "the size and degrees of ogbn-products: 47 classes, 100 features"},
 		{Typed, "papers, authors and institutions, with four edge types"},
 	}
 }
@@ -38,18 +38,18 @@ const None = -1
 // tags. Counts end at 2^50, so that no size in bytes overflows and every count is exact as a float64.
 type Options struct {
 	// Nodes of all types. None is none.
-	Nodes int64 `default:"0" range:"-1,1125899906842624" help:"Nodes; 0: the kind's default."`
+	Nodes int64 `default:"0" range:"-1,1125899906842624" help:"Number of nodes; 0: the kind's default."`
 	// Edges, directed, of all types. None is none.
-	Edges int64 `default:"0" range:"-1,1125899906842624" help:"Edges; 0: the kind's mean degree times the nodes."`
+	Edges int64 `default:"0" range:"-1,1125899906842624" help:"..."`
 	// Features is the width of the float32 feature column. None is no such column.
 	Features int `default:"0" range:"-1,1048576" help:"Width of float32 features; 0: the kind's default, -1: none."`
 	// Classes is the number of labels, by default no more than there are nodes of the labelled type. None is no label
 	// column.
-	Classes int `default:"0" range:"-1,1048576" help:"Classes of the labels; 0: the kind's default, -1: no labels."`
+	Classes int `default:"0" range:"-1,1048576" help:"Number of classes; 0: the kind's default, -1: no labels."`
 	// Seed keys all randomness: equal options make equal files, on every machine.
-	Seed uint64 `default:"0" help:"Equal seeds make equal files."`
+	Seed uint64 `default:"0" help:"Key of every random choice."`
 	// Workers is the number of goroutines that compute.
-	Workers int `default:"0" range:"0,32767" help:"Goroutines; 0: one a core. They do not change what is written."`
+	Workers int `default:"0" range:"0,32767" help:"Goroutines; 0: one per core. They change no result."`
 	// Force replaces an existing dataset, when the new one is complete.
 	Force bool `help:"Replace a dataset that is there."`
 	// Progress, if not nil, is told of the bytes written.

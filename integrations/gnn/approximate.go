@@ -38,7 +38,7 @@ type site struct {
 	lost, whole      float64 // squares of the gradient's error, and of the gradient
 }
 
-// Approximation says what sampled gradients cost and gave: docs/cli.md has the names.
+// Approximation says what sampled gradients cost and gave: docs/json.md has the names.
 type Approximation struct {
 	Budget   float64 `json:"budget"`
 	Kept     float64 `json:"kept"`              // share of non-zeros times columns in sampled products

@@ -26,30 +26,30 @@ import (
 
 // EmbedOptions say what Embed computes, and how. Package internal/option reads the tags.
 type EmbedOptions struct {
-	Checkpoint string `kind:"path" value:"FILE" help:"Model: what khop train --checkpoint wrote."`
-	Out        string `value:"COLUMN" default:"embedding" help:"Column to write, or a file: .npy or .parquet."`
+	Checkpoint string `kind:"path" value:"FILE" help:"Model that khop train --checkpoint saved."`
+	Out        string `value:"COLUMN" default:"embedding" help:"Column to write, or a .npy or .parquet file."`
 	// Nodes are a range, or a file of ids. Only what they need is computed, and their rows, ascending, go to a file.
-	Nodes string `value:"FROM-TO|@FILE" help:"Rows of these nodes alone: a range, or a file with an id a line."`
+	Nodes string `value:"NODES" help:"Write rows of these nodes only: 0-999, or @FILE with an id or range per line."`
 	// Layer is whose rows are written, from 1; 0 is the last, whose rows are scores of classes.
-	Layer      int    `default:"0" range:"0,2147483647" help:"Layer whose rows are written; 0: the last."`
-	LayerDType string `name:"layer-dtype" default:"float32" choices:"float32,float16,bfloat16" help:"Between layers:"`
-	Force      bool   `help:"Replace a column of the same name."`
+	Layer      int    `default:"0" range:"0,2147483647" help:"..."`
+	LayerDType string `name:"layer-dtype" default:"float32" choices:"float32,float16,bfloat16" help:"..."`
+	Force      bool   `help:"Replace a column or file of the same name."`
 	// Keep leaves the layers' rows in the folder beside the dataset, with 8 bytes for each row of features, and for the
 	// edges of each node: what has changed since is seen by these.
-	Keep      bool  `help:"Keep layers; the next run makes only what changed rows or edges reach."`
-	Plan      bool  `help:"Compute nothing; say what it would take, and what other memory would change."`
-	Workers   int   `default:"0" range:"0,32767" help:"Goroutines; 0: one a core. They change no result."`
-	MaxMemory int64 `same:"max-memory" kind:"size"`
+	Keep      bool  `help:"Keep the rows of all layers, so that the next run computes only changes."`
+	Plan      bool  `help:"Compute nothing; print the cost of each step, and the effect of other --max-memory."`
+	Workers   int   `default:"0" range:"0,32767" help:"Goroutines; 0: one per core. They change no result."`
+	MaxMemory int64 `same:"max-memory" kind:"size" help:"...bounded-memory"`
 	// NoteEvery is how long a run that is killed may have to compute again.
-	NoteEvery time.Duration `default:"1s" help:"Note finished rows in the journal at least so often."`
+	NoteEvery time.Duration `default:"1s" help:"..."`
 	// Layers, in place of a checkpoint, are layers of one's own, each with what it sums of the rows before, by edge
 	// type, and the width of its own rows. Rows computes these, to y, of own rows before of some nodes of a type and of
 	// the sums by edge type ("a:to:b"), each with one row behind the other. It has 4,096 nodes at a time but for the
 	// last. Name tells layers apart that give other bytes.
-	Layers string `value:"REDUCE:WIDTH,.." help:"Layers of one's own: mean:64,max:8 sums rows twice."`
-	Name   string `value:"TEXT" help:"What tells layers of one's own apart, where a run goes on."`
+	Layers string `value:"REDUCE:WIDTH,.." help:"..."`
+	Name   string `value:"TEXT" help:"With --layers: name that tells a run from others of the same widths."`
 	Rows   func(layer int, nodes string, own []float32, sums map[string][]float32, y []float32) error
-	Type   string `value:"TYPE" help:"Node type whose rows are written; the first where none is named."`
+	Type   string `value:"TYPE" help:"With --layers: node type whose rows are written; default: the first one."`
 
 	// Tuning says how sparse products are computed; nil is the default. It changes no result.
 	Tuning *sparse.Tuning

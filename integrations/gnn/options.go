@@ -12,40 +12,40 @@ import (
 // Options say what to train and how. Zero values are defaults, but for Seed, Dropout and Decay, which may be 0. Package
 // internal/option reads the tags.
 type Options struct {
-	Model  string `choices:"sage,gcn,gin,gat" default:"sage" help:"What to train:"`
-	Epochs int    `default:"100" range:"1,2147483647" help:"Epochs to train, including those of the checkpoint."`
-	Layers int    `default:"2" range:"1,2147483647" help:"Layers of the model."`
+	Model  string `choices:"sage,gcn,gin,gat" default:"sage" help:"Model to train:"`
+	Epochs int    `default:"100" range:"1,2147483647" help:"Number of epochs, including those of the checkpoint."`
+	Layers int    `default:"2" range:"1,2147483647" help:"Number of layers."`
 	// Hidden is of each head for gat.
-	Hidden int `default:"0" range:"0,2147483647" help:"Width of hidden layers, or heads; 0: 16, gat 8."`
-	Heads  int `default:"8" range:"1,2147483647" help:"Heads of hidden layers of gat."`
+	Hidden int `default:"0" range:"0,2147483647" help:"Width of hidden layers, for gat of each head; 0: 16, for gat 8."`
+	Heads  int `default:"8" range:"1,2147483647" help:"Heads of hidden layers of gat; the last layer has one."`
 	// Dropout, below 1, is of the input, of hidden layers and of attention.
-	Dropout float32 `default:"0.5" zero:"0" range:"0,1" help:"Chance that an element is dropped in training."`
+	Dropout float32 `default:"0.5" zero:"0" range:"0,1" help:"..."`
 	Rate    float64 `default:"0.01" range:"0,1e300" help:"Learning rate of Adam."`
 	Decay   float64 `default:"0.0005" zero:"0" range:"0,1e300" help:"Weight decay, added to the gradient."`
 	// RowNormalise leaves rows whose sum is 0.
 	RowNormalise bool `help:"Divide each node's features by their sum."`
 	// Fanouts are hop by hop out of the seeds; nil trains on the whole graph at once.
-	Fanouts   []int `value:"N,..." help:"Train on batches: fan-outs, one a layer."`
+	Fanouts   []int `value:"N,..." help:"...gnn-fanouts"`
 	BatchSize int   `same:"batch-size"`
 	// BackwardBudget is the share of the work for the gradients of aggregations that is done, in the first four fifths
 	// of the epochs: rows are drawn, those that count most rather than others, and stand for all. 0 is all of it,
 	// exactly. On the whole graph the layers share the budget, and a choice serves ten steps; with Fanouts each batch
 	// and layer has its own. GAT, whose edges have trained values, is always exact.
-	BackwardBudget float64 `default:"0" range:"0,1" help:"Share of gradient work to do; 0: all."`
+	BackwardBudget float64 `default:"0" range:"0,1" help:"..."`
 	// Fastest takes, of the ways (Explain) that a model of costs, fitted to this machine, predicts to be near the
 	// fastest, the one that wins when they take turns. Tuning keeps the winner for layers of such sizes. The result
 	// then depends on the machine, by rounding. A checkpoint keeps the ways.
-	Fastest bool   `help:"Compute each layer in the way that is fastest here."`
+	Fastest bool   `help:"Compute each layer the fastest way here; rounding then depends on the machine."`
 	Seed    uint64 `same:"seed"`
-	Workers int    `default:"0" range:"0,32767" help:"Goroutines; 0: one a core. They change no result."`
+	Workers int    `default:"0" range:"0,32767" help:"Goroutines; 0: one per core. They change no result."`
 	// MaxMemory is without the source, in bytes. Where it does not suffice, the error is loader.ErrMemory.
 	MaxMemory int64 `same:"max-memory" kind:"size"`
 	// Trace is of the batches that are loaded (loader.TuningOptions).
 	Trace string `same:"trace"`
 	// Checkpoint is read before the first epoch: training goes on from it. It is written after the last epoch, once in
 	// CheckpointEvery, and when the context ends.
-	Checkpoint      string        `kind:"path" value:"FILE" help:"Continue from this file if it exists; write it."`
-	CheckpointEvery time.Duration `name:"save-every" default:"1m" help:"Write the checkpoint at least so often."`
+	Checkpoint      string        `kind:"path" value:"FILE" help:"..."`
+	CheckpointEvery time.Duration `name:"save-every" default:"1m" help:"Write the checkpoint at least this often."`
 
 	// Tuning says how sparse products are computed; nil is the default. It changes no result. Fastest adds its ways.
 	Tuning *sparse.Tuning

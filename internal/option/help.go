@@ -1,71 +1,98 @@
 package option
 
-// long has the help that is too long for a tag, by the names of options: their tag is help:"...".
+// long has the help that is too long for a tag, by the names of options: their tag is help:"...". Where options of a
+// name have other texts, the tag has a key of its own: help:"...split-train".
 var long = map[string]string{
-	"cache-dir": "Folder that keeps datasets from elsewhere, for all processes that name it; default: " +
-		"KHOP_CACHE_DIR, else the user's folder of caches.",
-	"cache-size": "Bytes that --cache-dir may have, such as 500GB; default: KHOP_CACHE_SIZE, else no bound.",
-	"fanouts": "Neighbours a hop, the first out of the seeds: 15,10,5. -1 takes all, 0 none. By edge type: " +
-		"'cites=15,10;writes=5,5;*=5,5'.",
-	"layer-nodes": "Nodes that each hop draws; -1 all. For hgt of each type: 'paper=512,256;*=64,64'.",
-	"time":        "Times of the edges, none for none.",
-	"node-time":   "Times of nodes: before them none is reached.",
-	"time-rules": "Which edges a hop follows: not-after (up to the time of the seed), before, or any; the last rule " +
-		"holds for all hops beyond. By edge type: 'cites=before;*=not-after'.",
-	"window": "The greatest age of an edge, 0 for any; or one for each hop: 3600,60, of which the last holds for all " +
-		"hops beyond. By edge type: 'cites=3600,60;*=0'.",
-	"half-life": "Age in which an edge's weight halves; 0: never.",
-	"steps":     "Batches of an epoch; 0: enough to draw as many nodes as there are.",
-	"coverage":  "Estimate norms from so many nodes for each of the graph; 0: no norms.",
-	"partition": "Part of each node, a number a line; without, parts are made.",
-	"edge-type": "Edge type that has the neighbours; default: the one that fits.",
+	"cache-dir":   "Folder of datasets from elsewhere; default: KHOP_CACHE_DIR, else the user's cache folder.",
+	"cache-size":  "The most bytes in --cache-dir, such as 500GB; default: KHOP_CACHE_SIZE, else no bound.",
+	"fanouts":     "Neighbours picked per node, by hop; -1: all, 0: none. By edge type: 'cites=15,10;*=5,5'.",
+	"layer-nodes": "Nodes drawn per hop; -1: all. For hgt by node type: 'paper=512,256;*=64,64'.",
+	"time":        "Edge column of times; none: edges have no times.",
+	"node-time":   "Node column of times: no node is reached before its time; also the time of seeds.",
+	"time-rules": "Edges that each hop follows: not-after the seed's time, before it, or any; the last rule " +
+		"repeats.",
+	"window":    "Greatest age of an edge, by hop; 0: any; the last value repeats.",
+	"half-life": "Age at which the weight of an edge halves; 0: never.",
+	"steps":     "Batches per epoch; 0: enough to draw the graph's number of nodes.",
+	"coverage":  "How often subgraphs for norms have each node, on average; 0: no norms.",
+	"partition": "Part of each node, one number per line; without it khop makes parts first.",
+	"edge-type": "Edge type of neighbours in blocks; default: the only one within their node type.",
 	"length":    "Steps of a walk; 0: 40, for saint-walk and pinsage 2.",
-	"walks":     "Walks a seed; 0: 1, for pinsage 10.",
-	"metapath":  "Edge types to follow, one a step, over and over: writes,rev_writes.",
-	"seeds": "A split (train, val, test), all, all:TYPE, or @FILE with a node id a line; edges: all-edges, " +
-		"all-edges:TYPE, or edges@FILE with source, target, label and time a line; timed@FILE with a node and its " +
-		"time; each:@FILE, each:timed@FILE read the file anew each epoch; default: train, or all nodes where " +
-		"there is no such split.",
-	"negatives": "Add edges that are not true to seeds that are edges; nodes stand in by which law: none, uniform, " +
-		"degree (d^0.75), weight, batch (ends of the batch).",
-	"negative-ratio":  "Negatives for each seed that is an edge.",
-	"negative-weight": "Weights of --negatives weight: a column of the nodes.",
-	"negative-time":   "Only nodes that are there by then: their times.",
-	"negative-tries":  "How often a negative is drawn at most.",
-	"exclude-seeds": "Edges that a batch leaves out because they are its seeds: none, seeds, or reverse (and their " +
-		"reverses).",
-	"remainder":    "If batches do not divide by ranks: pad, drop or short.",
-	"node-columns": "Columns for all nodes of a batch, default feature; none for none.",
-	"seed-columns": "Columns for the seeds of a batch, default label; none for none.",
-	"edge-columns": "Columns for the edges of a batch, default none.",
-	"prepare":      "Make of each block, with commas: transpose, gcn-norm, loops.",
-	"trace":        "Write what workers and loop did when, as a Chrome trace, which Perfetto opens.",
-	"max-memory":   "The most memory to take, such as 4GB; mapped files do not count.",
-	"residence": "Where the dataset lies while it is read: mapped, resident (a copy in memory), disk (columns are " +
-		"read past the page cache, as batches to come need them), auto (disk where memory is too small).",
-	"rows-from": "Servers of rows that this machine has not (khop-rows): grpc://HOST:PORT or grpc+tls://.., commas " +
-		"between ranges of ids, a bar between replicas.",
-	"pack": "Lets --residence disk write rows that batches known ahead need, and the cache has no room for, one " +
-		"after another to a temporary file of so many bytes beside the column. Default: none.",
-	"device-memory": "The most device memory; default: half of what is free.",
-	"device-cache": "How much of it is for graph and columns; the rest is read over the bus. 0: none; default: what " +
-		"batches leave.",
-	"hot-rows": "Which rows stay in device memory, where a column does not fit: in-degree, pagerank, presample, uses " +
-		"(of the epoch before) or none.",
-	"host-pages": "On which pages of host memory a device reads columns that do not fit: as the ladder says, or what " +
-		"gathers faster when loading begins, a file's own pages or a copy on huge pages (measured).",
-	"carry": "Who brings a device the rows that its memory does not have: kernels, which read them over the bus, " +
-		"copies by the CPU and a copy engine, which leave the device to others meanwhile, or what proves faster " +
-		"(measured).",
-	"hot-share": "Where several devices reach each other's memory: keep hot rows on each (none), once among them " +
-		"(all), or as copies between them take time (auto).",
-	"state":       "Keep the place in a file, and go on from it.",
-	"socket":      "Where to make the socket, in a folder of your own.",
-	"index-dtype": "Type of ids where a consumer asks for none: auto, int32 or int64.",
-	"dedupe":      "Merge edges between the same two nodes:",
-	"widen": "Deliver rows that are stored narrow as float32, float16 or bfloat16, or COLUMN=DTYPE those of one " +
-		"column.",
-	"feature-dtype": "Store rows of features as float16, bfloat16, int8 or int4, or COLUMN=DTYPE those of one column.",
-	"directed":      "Store edges as they are listed.",
-	"symmetrise":    "Store both directions of every edge, self-loops once.",
+	"walks":     "Walks per seed; 0: 1, for pinsage 10.",
+	"metapath":  "Edge types to follow, one per step, repeatedly: relation or source:relation:target.",
+	"seeds": "Nodes or edges to load: split, all, all:TYPE, @FILE, timed@FILE, each:@FILE, all-edges, " +
+		"all-edges:TYPE, edges@FILE; default: train, else all.",
+	"negatives": "How to draw negative edges: none, uniform, degree (d^0.75), weight, or batch (ends of the " +
+		"batch's seeds).",
+	"negative-ratio":  "Negatives per seed edge; may be a fraction.",
+	"negative-weight": "Node column of weights, for --negatives weight.",
+	"negative-time":   "Node column of times: negatives are nodes that exist at the seed's time.",
+	"negative-tries":  "The most draws per negative; then it is left out, and counted.",
+	"exclude-seeds":   "Seed edges that a batch leaves out: none, seeds, or reverse (their reverses, too).",
+	"remainder":       "If batches do not divide by ranks: pad, drop or short.",
+	"node-columns":    "Columns of a batch's nodes; default: feature, if there is one; none: no column.",
+	"seed-columns":    "Columns of a batch's seeds; default: label, if there is one; none: no column.",
+	"edge-columns":    "Columns of a batch's edges.",
+	"prepare":         "Precompute for each block, on the CPU: transpose, gcn-norm, loops.",
+	"trace":           "Write a Chrome trace of workers and loop, for Perfetto.",
+	"max-memory":      "The most memory to take, such as 4GB; mapped files do not count.",
+	"residence": "How to read data: mapped, resident (copied to memory), disk (past the page cache), auto (disk " +
+		"if memory is small).",
+	"rows-from": "Servers of rows that are elsewhere (khop-rows): grpc://HOST:PORT or grpc+tls://..; commas " +
+		"between id ranges, bars between replicas.",
+	"pack": "Size of a temporary file in which --residence disk groups rows of coming batches; default: no " +
+		"file.",
+	"device-memory": "The most device memory to take; default: half of what is free.",
+	"device-cache": "Device memory for graph and columns; 0: none, all is read over the bus; default: what batches " +
+		"leave.",
+	"hot-rows": "Rows to keep in device memory if a column does not fit: in-degree, pagerank, presample, uses " +
+		"or none.",
+	"host-pages": "Host pages of columns that do not fit on the device: ladder (by rule) or measured (the " +
+		"faster).",
+	"carry": "How rows outside device memory arrive: kernels (over the bus), copies (copy engine) or measured " +
+		"(the faster).",
+	"hot-share":        "Sharing of hot rows between linked devices: none, all (one copy), auto (the faster).",
+	"state":            "File that keeps the place of every rank, to continue from.",
+	"socket":           "Socket to create, in a directory that only you can enter.",
+	"index-dtype":      "Type of ids unless a consumer asks for another: auto, int32 or int64.",
+	"dedupe":           "Merge edges between the same two nodes: no, first (listed), sum or max (of columns).",
+	"widen":            "Deliver narrow rows as float32, float16 or bfloat16; COLUMN=DTYPE for one column.",
+	"feature-dtype":    "Store node features as float16, bfloat16, int8 or int4; COLUMN=DTYPE for one column.",
+	"directed":         "Store edges as they are listed.",
+	"symmetrise":       "Store both directions of every edge, self-loops once.",
+	"widths":           "Widths of rows: doubled from first to last, or a list such as 16,47,100.",
+	"file":             "File that keeps the choices; default: khop/tune.json in the user's cache directory.",
+	"rate":             "The most bytes per second that --scrub reads.",
+	"column":           "Add a node column from a .npy file; also TYPE:NAME=FILE.",
+	"edge-column":      "Add an edge column from a .npy file, in the dataset's edge order.",
+	"split":            "Add a split from a .npy file: ids, or a boolean per node; also TYPE:NAME=FILE.",
+	"times-in":         "Unit of times that are plain numbers:",
+	"bounded-memory":   "The most memory to take, such as 4GB; default: a quarter of what is free.",
+	"self-loops":       "Self-loops: keep, drop, or add where a node has none.",
+	"label":            "Node column to use as labels; texts become numbered classes.",
+	"encoding":         "Encoding of the source's text:",
+	"skip-bad":         "Leave out at most this many bad lines of an edge list, and report them.",
+	"train-per-class":  "Size of train per class, in place of --train; 0: use --train.",
+	"edges":            "Number of edges; 0: the kind's mean degree times the nodes.",
+	"layer":            "Layer whose rows are written; 0: the last, whose rows are class scores.",
+	"layer-dtype":      "Type of rows between layers:",
+	"note-every":       "Record finished rows at least this often; a killed run repeats the rest.",
+	"layers":           "Layers that another process computes: reductions and widths, such as mean:64,max:8.",
+	"dropout":          "Probability of dropping an element of inputs, hidden layers or attention.",
+	"gnn-fanouts":      "Train on batches, one fan-out per layer; without it on the whole graph.",
+	"backward-budget":  "Share of the work on neighbours' gradients to do (RSC); 0: all. Not for gat.",
+	"checkpoint":       "File to continue from if it exists, and to save to.",
+	"ranks":            "Ranks that this server has, such as 8,9,10,11; without it all.",
+	"broadcast":        "Consumers that all get the same batches, from one ring; 0: no broadcast.",
+	"reader-timeout":   "How long a broadcast waits for an idle reader; 0: for ever.",
+	"world-size":       "Number of ranks, each with an equal share of the batches.",
+	"link-label":       "Edge column of labels for --seeds all-edges; without it labels are 1.",
+	"cache-bytes":      "Memory for rows of --residence disk; default: half of --max-memory or of free memory.",
+	"device-blocks":    "The most blocks of a kernel; 0: 40 over the bus, else 8 per multiprocessor.",
+	"work":             "Nodes plus in-edges per batch; it may have twice as many edges.",
+	"batch-dependency": "Batches for which a node keeps its draw, to share rows.",
+	"corrupt":          "End that a negative replaces: target, source, either or both.",
+	"triplets":         "Give each seed its full ratio of negatives; the seed replaces those not found.",
+	"share":            "Pick at most this share of a node's edges, rounded up; 0: no bound.",
+	"restart":          "Probability, before each step, of a return to the seed.",
 }

@@ -1,6 +1,6 @@
 // Package option reads the tags of structs of options, so that each option is declared once: as a field.
 //
-//	Lookahead int `default:"64" range:"1,4096" help:"Batches that --residence disk samples ahead, at most."`
+//	Lookahead int `default:"64" range:"1,4096" help:"The most batches that --residence disk samples ahead."`
 //
 // A field with the tag help (or same) is an option of every door; a struct without tags among the fields is a group of
 // options. The tags:
@@ -21,7 +21,8 @@
 //	short    a value that has a switch of its name, too: resident, for --residence resident
 //	id       its name in a fingerprint, where it always stands; without, it stands there if it is not zero, as key
 //	required true: there is no default
-//	help     one sentence; "..." where it is long: in help.go; after a colon at its end come the choices
+//	help     one sentence, at most 20 words; "..." where it is long: in help.go, by the name of the option, or by the
+//	         key that follows the dots; after a colon at its end come the choices
 //	same     the option of another struct whose other tags these are, but for those that stand beside it
 package option
 
@@ -130,8 +131,8 @@ func newOption(f reflect.StructField, index []int, path, group string) Option {
 			o.Name = Kebab(f.Name)
 		}
 	}
-	if o.Help == "..." {
-		o.Help = long[o.Name]
+	if key, ok := strings.CutPrefix(o.Help, "..."); ok {
+		o.Help = long[cmp.Or(key, o.Name)]
 	}
 	if o.Choices = list(tag.Get("choices")); o.Choices != nil {
 		o.Kind = "choice"

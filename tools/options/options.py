@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes what khop says of options: into the Python package, and into tables of docs.
+"""Writes what khop says of options into the Python package and into tables of docs. Those of docs/cli.md have the
+words of --help.
 
     khop options --json | options.py            writes the files
     khop options --json | options.py --check    fails if they are not what this makes
@@ -20,6 +21,8 @@ OTHERWISE = {"fanouts", "seeds", "world_size"}
 """What khop.Loader has in another form: several names, arrays, or a process group."""
 OF_A_SERVER = {"hold"}
 """Options of servers that a loader has; the others go through serve_options."""
+
+
 def type_of(option):
     if option["kind"] == "lists":
         return "Names" if option["choices"] else "Numbers"
@@ -46,9 +49,14 @@ def default(option):
     return text.split(",") if kind in ("list", "lists") else text
 
 
+def in_python(text):
+    """A text with options as Python spells them."""
+    return re.sub(r"--([a-z][a-z-]*)", lambda m: m[1].replace("-", "_"), text)
+
+
 def said(option):
     """What an option is."""
-    text = option["help"].replace("--", "").strip()
+    text = in_python(option["help"]).strip()
     if option["choices"] and not all(c in option["help"] for c in option["choices"]):
         text += " One of " + ", ".join(option["choices"]) + "."
     return text
@@ -90,12 +98,12 @@ def row(o):
     more = {"choices": tuple(o["choices"]), "least": number(o["least"]), "most": number(o["most"]),
             "samplers": tuple(o["samplers"])}
     values += [f"{key}={literal(value)}" for key, value in more.items() if value not in (None, ())]
-    help = literal(o["help"].replace("--", ""))
+    help = literal(in_python(o["help"]))
     text = f'    "{o["key"]}": Option({", ".join([values[0], help, *values[1:]])}),'
     if len(text) <= 120:
         return text
     lines = [f'    "{o["key"]}": Option(', f"        {values[0]},"]
-    parts = textwrap.wrap(o["help"].replace("--", ""), 100, drop_whitespace=False, break_on_hyphens=False)
+    parts = textwrap.wrap(in_python(o["help"]), 100, drop_whitespace=False, break_on_hyphens=False)
     lines += [f"        {literal(part)}" for part in parts[:-1]] + [f"        {literal(parts[-1])},"]
     for value in values[1:]:
         lines += textwrap.wrap(value + ",", 120, initial_indent="        ", subsequent_indent="            ",
@@ -179,35 +187,84 @@ def put(path, text, name, made):
     return "".join([parts[0], parts[1], made + "\n", parts[3], parts[4]])
 
 
-ROW = re.compile(r"^\| (`--[^|]*) \| ([^|]*?) ?\|", re.M)
+LOADS = ("bench", "plan", "sample", "serve")
+"""Commands that load batches: they share most options, which one section of the manual has."""
 
 
-def of_flags(text, khop):
-    """The manual, whose tables of options have the defaults in their second column: words where there is none, or where
-    a 0 stands for something."""
-    parts = re.split("^(?=## )", text, flags=re.M)
+def record(flag):
+    """What makes two flags of commands the same."""
+    return flag["name"], flag["value"], flag["help"]
+
+
+def common(commands):
+    """The flags that commands share: those of three others than for loading, with the commands, and those of loading,
+    with their headings."""
+    shared, loading = {}, {}
+    for c in commands:
+        for f in c["flags"]:
+            if c["name"] in LOADS and f["group"]:
+                loading.setdefault(record(f), []).append(f["group"])
+            else:
+                shared.setdefault(record(f), []).append(c["name"])
+    shared = {flag: names for flag, names in shared.items() if len(names) >= 3}
+    return shared, {flag: groups[0] for flag, groups in loading.items() if len(groups) >= 3 and not (
+        flag in shared and groups[0] == "Memory and disk:")}
+
+
+def bare(rows):
+    """A table of Markdown whose lines have no bars at their ends."""
+    lines = [" | ".join(cell.replace("|", "\\|") for cell in row).strip() for row in rows]
+    return "\n".join([lines[0], "|".join(["---"] * len(rows[0])), *lines[1:], ""])
+
+
+def flags_of(flags, *more):
+    """A table of flags, once each, in the words of --help."""
+    rows = [["option", "meaning", *(title for title, _ in more)]]
+    for name, value, text in dict.fromkeys(map(record, flags)):
+        cell = f"--{name}={value}" if value else f"--{name}"
+        rows.append([code(cell), text, *(cells(name, value, text) for _, cells in more)])
+    return bare(rows)
+
+
+def of_commands(khop):
+    """The tables of the manual, by the sections that they stand in."""
+    shared, loading = common(khop["commands"])
+    every = [f for c in khop["commands"] for f in c["flags"]]
+    of_loads = [f for c in khop["commands"] if c["name"] in LOADS for f in c["flags"]]
+
+    def takers(*flag):
+        names = shared[flag]
+        return ", ".join(names) if len(names) < 7 else "most"
+
+    made = {"Shared options": flags_of((f for f in every if record(f) in shared), ("commands", takers))}
+    for group in dict.fromkeys(loading.values()):
+        made[group.rstrip(":")] = flags_of(f for f in of_loads if loading.get(record(f)) == group)
+    for c in khop["commands"]:
+        own = [f for f in c["flags"] if record(f) not in shared and not (
+            record(f) in loading and c["name"] in LOADS)]
+        if own:
+            made["khop " + c["name"].split()[0]] = flags_of(own)
+    return made
+
+
+MADE = re.compile(r"^option \| meaning.*\n(?:.* \| .*\n|---.*\n)+", re.M)
+
+
+def of_manual(path, text, khop):
+    """The manual, with the tables of options that its sections have."""
+    made = of_commands(khop)
+    parts = re.split(r"^(?=##+ )", text, flags=re.M)
     for i, part in enumerate(parts):
-        door = re.match(r"## khop (\w+)", part)
-        defaults = {o["name"]: o["default"] for o in khop["options"] if door and door[1] in o["doors"]}
-
-        def row(cells, defaults=defaults):
-            made = ", ".join(filter(None, map(defaults.get, re.findall(r"`--([\w-]+)", cells[1]))))
-            return f"| {cells[1]} | {made} |" if made.strip("0, ") else cells[0]
-
-        table, configuration, rest = part.partition("\n### A configuration\n")
-        parts[i] = ROW.sub(row, table) + configuration + rest
+        title = part.partition("\n")[0].lstrip("# ")
+        name = next((n for n in made if re.match(re.escape(n) + r"(?= [A-Z[]|$)", title)), None)
+        places = len(MADE.findall(part))
+        if places != bool(name):
+            sys.exit(f"{path}: {title}: {places} tables of options, and there is {'one' if name else 'none'}")
+        if name:
+            parts[i] = MADE.sub(lambda _, table=made.pop(name): table, part)
+    if made:
+        sys.exit(f"{path} has no section {', '.join(made)}")
     return "".join(parts)
-
-
-def of_command(path, text, khop):
-    """The manual, whose table of samplers has the options of each in its last column."""
-    text = of_flags(text, khop)
-    for s in khop["samplers"]:
-        cells = [", ".join(code("--" + name) for name in s["options"])] if s["options"] else []
-        text, n = re.subn(rf"^(\| `{s['name']}` \|[^|]*\|).*$", " ".join(["\\1", *cells, "|"]), text, flags=re.M)
-        if n != 1:
-            sys.exit(f"{path}: {n} rows of samplers are of {s['name']}")
-    return text
 
 
 def files(khop):
@@ -224,7 +281,7 @@ def files(khop):
         text = before = (ROOT / path).read_text()
         for name, part in places.items():
             text = put(path, text, name, part)
-        yield path, before, of_command(path, text, khop) if path == "docs/cli.md" else text
+        yield path, before, of_manual(path, text, khop) if path == "docs/cli.md" else text
 
 
 def main(arguments):

@@ -87,12 +87,7 @@ func (r *release) manual() ([]file, error) {
 		return nil, err
 	}
 	pages := []file{{"share/man/man1/khop.1", 0o644, "", manPage(r.Version, "khop", help)}}
-	_, list, _ := strings.Cut(help, "\nCommands:\n")
-	for _, line := range strings.Split(list, "\n") {
-		if !strings.HasPrefix(line, "  ") || strings.HasPrefix(line, "   ") {
-			continue
-		}
-		name := strings.Fields(line)[0]
+	for _, name := range commandsIn(help) {
 		if help, err = r.with([]string{"COLUMNS=80"}, program, name, "--help"); err != nil {
 			return nil, err
 		}
@@ -100,6 +95,16 @@ func (r *release) manual() ([]file, error) {
 		pages = append(pages, file{"share/man/man1/" + name + ".1", 0o644, "", manPage(r.Version, name, help)})
 	}
 	return pages, nil
+}
+
+// commandsIn returns the commands that "khop --help" lists in groups: the first word of a line that is two blanks in.
+func commandsIn(help string) (names []string) {
+	for _, line := range strings.Split(help, "\n") {
+		if strings.HasPrefix(line, "  ") && !strings.HasPrefix(line, "   ") && !strings.HasPrefix(line, "  -") {
+			names = append(names, strings.Fields(line)[0])
+		}
+	}
+	return names
 }
 
 // manPage makes a page for man of what --help prints: a line of usage, what it is, and lists.

@@ -121,6 +121,14 @@ func TestTheSameFilesGiveTheSameArchives(t *testing.T) {
 	}
 }
 
+func TestEachCommandOfEachGroupHasAManPage(t *testing.T) {
+	help := "Usage: khop <command>\n\nFlags:\n  -h, --help    Show help.\n\nStart:\n  demo    Tour.\n\n" +
+		"Runs:\n  report         Compare runs\n                 in one file.\n  trace merge    Merge.\n\nRun it.\n"
+	if got := strings.Join(commandsIn(help), " "); got != "demo report trace" {
+		t.Errorf("commands: %s", got)
+	}
+}
+
 func TestAManPageHasWhatHelpSays(t *testing.T) {
 	page := string(manPage("1.2.3", "khop-check", "Usage: khop check <dataset> [flags]\n\nVerify a dataset.\n\n"+
 		"Flags:\n  -h, --help    Show help.\n.dot\n"))

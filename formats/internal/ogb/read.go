@@ -16,7 +16,7 @@ import (
 )
 
 // Reader reads datasets of the Open Graph Benchmark.
-var Reader = source.Reader{Name: "ogb", Title: "a dataset of the Open Graph Benchmark: raw tables, splits, mapping",
+var Reader = source.Reader{Name: "ogb", Title: "a dataset of the Open Graph Benchmark: raw, split, mapping",
 	Options: []string{"tables"}, Find: findGraphs, Read: readGraph}
 
 func findGraphs(t *source.Tree) (found []string) {

@@ -22,7 +22,7 @@ import (
 
 // Reader reads citation graphs of Planetoid.
 var Reader = source.Reader{Name: "planetoid",
-	Title:   "a citation graph of Planetoid: ind.NAME.graph and others beside it",
+	Title:   "a citation graph of Planetoid: ind.NAME.graph and others",
 	Options: []string{"tables"}, Find: findGraphs, Read: readGraph}
 
 var parts = []string{"x", "y", "tx", "ty", "allx", "ally", "test.index"}

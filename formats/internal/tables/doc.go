@@ -4,8 +4,8 @@
 // # Basics
 //
 // A Mapping names node types and edge types, and for each the table and the columns that it is made of. It is written
-// in YAML or JSON (docs/cli.md, "Tables"). Read makes a graph of it; other readers, of formats that are tables with a
-// description, make a Mapping of theirs.
+// in YAML or JSON (docs/convert.md, "Tables"). Read makes a graph of it; other readers, of formats that are tables with
+// a description, make a Mapping of theirs.
 //
 // Tables are read in batches of rows, and only the columns that are wanted. What a table holds is never kept in memory
 // as a whole: columns are streamed when they are written. Ids that are not 0, 1, 2, .. in the order of the rows are

@@ -52,9 +52,9 @@ type NodeTable struct {
 	Columns *Words `yaml:"columns"`
 	// Without are columns that are left out.
 	Without Words `yaml:"without"`
-	// Kinds, if not nil, makes the columns those of a table of a database, by what they mean (docs/cli.md, "From a
-	// database"): of the columns that it names the kind is given, of all others it is found out. Features, Label, Split
-	// and Columns do not go with it.
+	// Kinds, if not nil, makes the columns those of a table of a database, by what they mean (docs/database.md): of
+	// the columns that it names the kind is given, of all others it is found out. Features, Label, Split and Columns do
+	// not go with it.
 	Kinds map[string]string `yaml:"kinds"`
 	// ByRow says that there is no column of ids, whatever columns are called.
 	ByRow bool `yaml:"-"`
@@ -337,7 +337,7 @@ func (m *Mapping) checkNames() error {
 
 // readMapping reads the mapping in a file.
 func readMapping(at source.Place) (m *Mapping, err error) {
-	err = at.Parse(`a mapping has "nodes" and "edges" (khop docs cli, "Tables")`, func(text []byte) (err error) {
+	err = at.Parse(`a mapping has "nodes" and "edges" (khop docs convert, "Tables")`, func(text []byte) (err error) {
 		m, err = Parse(text)
 		return err
 	})

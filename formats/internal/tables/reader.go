@@ -121,7 +121,8 @@ func plainMapping(at source.Place) *Mapping {
 // those of source.Reader.Read. The mapping is the callee's from then on.
 func Read(ctx context.Context, at source.Place, m *Mapping, r *source.Request) (_ *source.Graph, err error) {
 	if err := m.settle(); err != nil {
-		return nil, source.Error(at.Path(), "", -1, `a mapping has "nodes" and "edges" (khop docs cli, "Tables")`, err)
+		return nil, source.Error(at.Path(), "", -1, `a mapping has "nodes" and "edges" (khop docs convert, "Tables")`,
+			err)
 	}
 	x := &graphOf{m: m, at: at, r: r, g: &source.Graph{}, opened: map[string]*table{}}
 	defer source.CloseOnError(&err, x.g)

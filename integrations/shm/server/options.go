@@ -30,24 +30,24 @@ type Options struct {
 	WorldSize int `same:"world-size"`
 	// Ranks are those that this server has: of several machines each has a server for its own. Each has a ring and a
 	// loader, and the workers are shared out among them. Default: all.
-	Ranks []int `of:"serve" kind:"list" value:"RANK" help:"Ranks of this server, all without it."`
+	Ranks []int `of:"serve" kind:"list" value:"RANK" help:"..."`
 	// Readers, if above 0, makes one ring that as many consumers read: all get the same batches. WorldSize must be 1
 	// then.
-	Readers int `name:"broadcast" of:"serve" default:"0" help:"Give the same batches to N consumers, from one ring."`
+	Readers int `name:"broadcast" of:"serve" default:"0" help:"..."`
 	// Hold is how many batches a consumer may hold at a time, announced ones included. Default: as many as 64 MiB have
 	// room for, but 4 to 12. A consumer that shares its processors with the workers gets one after a time slice, some
 	// milliseconds: the workers would rest where that is as long as several batches take.
-	Hold int `default:"0" help:"Batches that a consumer may hold; 0: 4, small ones 12."`
+	Hold int `default:"0" help:"Batches that a consumer may hold; 0: 4 to 12, as 64 MiB allow."`
 	// ReaderTimeout is how long the readers of a broadcast ring wait for one of them, before it is given up: its
 	// connection ends, and until it is back the others go on without it. Less than consumers wait for a batch; below 0
 	// there is no end.
-	ReaderTimeout time.Duration `of:"serve" default:"50s" zero:"-1ns" help:"How long a broadcast waits for a reader."`
+	ReaderTimeout time.Duration `of:"serve" default:"50s" zero:"-1ns" help:"..."`
 	// IndexDType is the dtype of ids where a consumer asks for none: Int32 or Int64. Default: what the dataset has.
 	IndexDType unified.DType `name:"index-dtype" choices:"int32,int64" default:"auto" empty:"auto" help:"..."`
 	// Epochs, if above 0, is how many epochs there are; Serve returns when all ranks have acknowledged the last.
-	Epochs uint64 `of:"serve" default:"0" help:"End after N epochs; 0: go on."`
+	Epochs uint64 `of:"serve" default:"0" help:"Epochs to offer before the server ends; 0: no end."`
 	// MaxConsumers is how many consumers may be connected at a time.
-	MaxConsumers int `of:"serve" default:"64" help:"Consumers that may be connected at a time."`
+	MaxConsumers int `of:"serve" default:"64" help:"The most consumers connected at a time."`
 	// StateFile, if set, keeps the place of every rank, so that another server goes on where this one was killed.
 	StateFile string `name:"state" of:"serve" kind:"path" value:"FILE" help:"..."`
 	// Version is the program's, for consumers to report.

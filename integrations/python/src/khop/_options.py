@@ -29,236 +29,225 @@ class SamplerOptions(TypedDict, total=False):
     """Options of samplers beside fanouts."""
 
     alpha: Optional[float]
-    """Probability with which the walk behind PageRank ends at a node. For ppr. Default: 0.15."""
+    """Probability that the walk behind PageRank ends at a node. For ppr. Default: 0.15."""
     as_of: Optional[int]
-    """The time of seeds that have no other. For temporal."""
+    """Time of seeds that have no other. For temporal."""
     batch_dependency: Optional[int]
-    """Batches for which a node keeps its draw. For labor. Default: 1."""
+    """Batches for which a node keeps its draw, to share rows. For labor. Default: 1."""
     budget: Optional[int]
-    """Draws of a subgraph: of nodes, edges or roots. For saint-node, saint-edge, saint-walk. Default: 6000."""
+    """Nodes, edges or roots drawn per subgraph. For saint-node, saint-edge, saint-walk. Default: 6000."""
     chain: Optional[bool]
-    """Let each edge bound the time of what lies beyond it. For temporal. Default: False."""
+    """Let each edge limit the times beyond it: paths go back in time. For temporal. Default: False."""
     clusters: Optional[int]
-    """Parts of a batch. For cluster. Default: 1."""
+    """Parts per batch. For cluster. Default: 1."""
     coverage: Optional[int]
-    """Estimate norms from so many nodes for each of the graph; 0: no norms. For saint-node, saint-edge, saint-walk.
+    """How often subgraphs for norms have each node, on average; 0: no norms. For saint-node, saint-edge, saint-walk.
     Default: 50."""
     direction: Optional[str]
-    """Edges of a node that are followed. One of in, out, both. For neighbor, temporal. Default: "in"."""
+    """Edges to follow: in, out or both; the last two need an index, made first. For neighbor, temporal. Default:
+    "in"."""
     disjoint: Optional[bool]
-    """Keep trees apart: a node is there once for each seed that reaches it. For neighbor, temporal. Default: False."""
+    """Keep the seeds' trees apart: each has its own copy of a node. For neighbor, temporal. Default: False."""
     edge_type: Optional[str]
-    """Edge type that has the neighbours; default: the one that fits. For pinsage, ppr."""
+    """Edge type of neighbours in blocks; default: the only one within their node type. For pinsage, ppr."""
     epsilon: Optional[float]
-    """Residual of PageRank that is left for each in-edge. For ppr. Default: 0.0001."""
+    """Residual of PageRank that may remain per in-edge. For ppr. Default: 0.0001."""
     frontier: Optional[str]
-    """What a hop expands: new nodes, or all so far. For neighbor, temporal, labor. Default: "new"."""
+    """Nodes that a hop expands: new ones, or all reached so far. For neighbor, temporal, labor. Default: "new"."""
     half_life: Optional[float]
-    """Age in which an edge's weight halves; 0: never. For temporal. Default: 0.0."""
+    """Age at which the weight of an edge halves; 0: never. For temporal. Default: 0.0."""
     hops: Optional[int]
-    """Layers, each of which expands all nodes so far. For pinsage. Default: 1."""
+    """Layers; each expands all nodes so far. For pinsage. Default: 1."""
     induced: Optional[bool]
-    """Take all edges between the nodes that are reached. For neighbor. Default: False."""
+    """Take all edges between the reached nodes, as one layer. For neighbor. Default: False."""
     layer_dependent: Optional[bool]
-    """Let hops share nodes too. For labor. Default: False."""
+    """Use the same random numbers in all hops, which then share nodes. For labor. Default: False."""
     layer_nodes: Optional[Fanouts]
-    """Nodes that each hop draws; -1 all. For hgt of each type: 'paper=512,256;*=64,64'. For fastgcn, ladies, hgt.
-    Default: [512, 512]."""
+    """Nodes drawn per hop; -1: all. For hgt by node type: 'paper=512,256;*=64,64'. For fastgcn, ladies, hgt. Default:
+    [512, 512]."""
     length: Optional[int]
     """Steps of a walk; 0: 40, for saint-walk and pinsage 2. For walk, saint-walk, pinsage, node2vec. Default: 0."""
     mask: Optional[str]
-    """Follow only edges where this column is not 0. For neighbor, temporal."""
+    """Follow only edges where this whole-number column is not 0. For neighbor, temporal."""
     metapath: Optional[Sequence[str]]
-    """Edge types to follow, one a step, over and over: writes,rev_writes. For walk, pinsage."""
+    """Edge types to follow, one per step, repeatedly: relation or source:relation:target. For walk, pinsage."""
     neighbors: Optional[int]
-    """The most neighbours of a node. For pinsage, ppr. Default: 32."""
+    """The most neighbours per node. For pinsage, ppr. Default: 32."""
     node_time: Optional[str]
-    """Times of nodes: before them none is reached. For temporal."""
+    """Node column of times: no node is reached before its time; also the time of seeds. For temporal."""
     p: Optional[float]
-    """Return parameter: the weight of the node before is 1/p. For node2vec. Default: 1.0."""
+    """Return parameter: the weight of the previous node is 1/p. For node2vec. Default: 1.0."""
     partition: Optional[str]
-    """Part of each node, a number a line; without, parts are made. For cluster."""
+    """Part of each node, one number per line; without it khop makes parts first. For cluster."""
     poisson: Optional[bool]
-    """Take each edge by itself, so that the fan-out is a mean. For labor. Default: False."""
+    """Pick each edge independently, so that the fan-out is a mean. For labor. Default: False."""
     q: Optional[float]
-    """In-out parameter: the weight of nodes farther away is 1/q. For node2vec. Default: 1.0."""
+    """In-out parameter: the weight of more distant nodes is 1/q. For node2vec. Default: 1.0."""
     recent: Optional[bool]
-    """Take the most recent edges. For temporal. Default: False."""
+    """Pick the most recent edges. For temporal. Default: False."""
     replace: Optional[bool]
     """Sample with replacement. For neighbor, temporal, shadow. Default: False."""
     restart: Optional[float]
-    """Probability to go back to the seed, before each step. For walk, pinsage. Default: 0.0."""
+    """Probability, before each step, of a return to the seed. For walk, pinsage. Default: 0.0."""
     share: Optional[float]
-    """The greatest share of a node's edges; 0: no bound. For neighbor, temporal. Default: 0.0."""
+    """Pick at most this share of a node's edges, rounded up; 0: no bound. For neighbor, temporal. Default: 0.0."""
     steps: Optional[int]
-    """Batches of an epoch; 0: enough to draw as many nodes as there are. For saint-node, saint-edge, saint-walk.
+    """Batches per epoch; 0: enough to draw the graph's number of nodes. For saint-node, saint-edge, saint-walk.
     Default: 0."""
     stop: Optional[float]
-    """Probability to end the walk, before each step. For walk, pinsage. Default: 0.0."""
+    """Probability, before each step, that the walk ends. For walk, pinsage. Default: 0.0."""
     time: Optional[str]
-    """Times of the edges, none for none. For temporal. Default: "time"."""
+    """Edge column of times; none: edges have no times. For temporal. Default: "time"."""
     time_rules: Optional[Names]
-    """Which edges a hop follows: not-after (up to the time of the seed), before, or any; the last rule holds for all
-    hops beyond. By edge type: 'cites=before;*=not-after'. For temporal. Default: ["not-after"]."""
+    """Edges that each hop follows: not-after the seed's time, before it, or any; the last rule repeats. For temporal.
+    Default: ["not-after"]."""
     together: Optional[bool]
-    """Count a fan-out over the edges of all types together. For neighbor, temporal. Default: False."""
+    """Apply each fan-out to the edges of all types together. For neighbor, temporal. Default: False."""
     walk_edges: Optional[bool]
     """Also deliver the position of each step's edge. For walk, node2vec. Default: False."""
     walks: Optional[int]
-    """Walks a seed; 0: 1, for pinsage 10. For walk, pinsage, node2vec. Default: 0."""
+    """Walks per seed; 0: 1, for pinsage 10. For walk, pinsage, node2vec. Default: 0."""
     weight: Optional[str]
-    """Weights of the edges; without, all are alike. For neighbor, temporal, fastgcn, ladies."""
+    """Edge column of weights; default: all alike. For neighbor, temporal, fastgcn, ladies."""
     window: Optional[Numbers]
-    """The greatest age of an edge, 0 for any; or one for each hop: 3600,60, of which the last holds for all hops
-    beyond. By edge type: 'cites=3600,60;*=0'. For temporal. Default: 0."""
+    """Greatest age of an edge, by hop; 0: any; the last value repeats. For temporal. Default: 0."""
     work: Optional[int]
-    """Nodes and in-edges of a batch. For full. Default: 65536."""
+    """Nodes plus in-edges per batch; it may have twice as many edges. For full. Default: 65536."""
 
 
 class LoaderOptions(SamplerOptions, total=False):
     """All options of khop.Loader that are khop's."""
 
     batch_size: Optional[int]
-    """Seeds a batch. Default: 1024."""
+    """Seeds per batch. Default: 1024."""
     cache_bytes: Optional[Union[int, str]]
-    """Rows that residence disk keeps; default: half of memory."""
+    """Memory for rows of residence disk; default: half of max_memory or of free memory."""
     cache_dir: Optional[str]
-    """Folder that keeps datasets from elsewhere, for all processes that name it; default: KHOP_CACHE_DIR, else the
-    user's folder of caches."""
+    """Folder of datasets from elsewhere; default: KHOP_CACHE_DIR, else the user's cache folder."""
     cache_size: Optional[Union[int, str]]
-    """Bytes that cache-dir may have, such as 500GB; default: KHOP_CACHE_SIZE, else no bound."""
+    """The most bytes in cache_dir, such as 500GB; default: KHOP_CACHE_SIZE, else no bound."""
     carry: Optional[str]
-    """Who brings a device the rows that its memory does not have: kernels, which read them over the bus, copies by the
-    CPU and a copy engine, which leave the device to others meanwhile, or what proves faster (measured). Default:
-    "kernels"."""
+    """How rows outside device memory arrive: kernels (over the bus), copies (copy engine) or measured (the faster).
+    Default: "kernels"."""
     corrupt: Optional[str]
-    """Which end they replace. One of target, source, either, both. Default: "target"."""
+    """End that a negative replaces: target, source, either or both. Default: "target"."""
     device: Any
-    """Where to work: auto, cpu, cuda or cuda:N. Default: "auto"."""
+    """Where to make batches: auto, cpu, cuda or cuda:N. Default: "auto"."""
     device_blocks: Optional[int]
-    """The most blocks of a kernel; 0: as many as suit it. Default: 0."""
+    """The most blocks of a kernel; 0: 40 over the bus, else 8 per multiprocessor. Default: 0."""
     device_cache: Optional[Union[int, str]]
-    """How much of it is for graph and columns; the rest is read over the bus. 0: none; default: what batches leave."""
+    """Device memory for graph and columns; 0: none, all is read over the bus; default: what batches leave."""
     device_memory: Optional[Union[int, str]]
-    """The most device memory; default: half of what is free."""
+    """The most device memory to take; default: half of what is free."""
     drop_last: Optional[bool]
-    """Leave out the last batch of an epoch where it has fewer seeds. Default: False."""
+    """Leave out a last batch with fewer seeds. Default: False."""
     edge_columns: Optional[Sequence[str]]
-    """Columns for the edges of a batch, default none."""
+    """Columns of a batch's edges."""
     edge_pos: Optional[bool]
-    """Deliver the edges' positions in the dataset. Default: False."""
+    """Deliver the positions of edges in the dataset. Default: False."""
     exclude_seeds: Optional[str]
-    """Edges that a batch leaves out because they are its seeds: none, seeds, or reverse (and their reverses). Default:
-    "none"."""
+    """Seed edges that a batch leaves out: none, seeds, or reverse (their reverses, too). Default: "none"."""
     hold: Optional[int]
-    """Batches that a consumer may hold; 0: 4, small ones 12. Default: 0."""
+    """Batches that a consumer may hold; 0: 4 to 12, as 64 MiB allow. Default: 0."""
     host_pages: Optional[str]
-    """On which pages of host memory a device reads columns that do not fit: as the ladder says, or what gathers faster
-    when loading begins, a file's own pages or a copy on huge pages (measured). Default: "ladder"."""
+    """Host pages of columns that do not fit on the device: ladder (by rule) or measured (the faster). Default:
+    "ladder"."""
     hot_rows: Optional[str]
-    """Which rows stay in device memory, where a column does not fit: in-degree, pagerank, presample, uses (of the epoch
-    before) or none. Default: "in-degree"."""
+    """Rows to keep in device memory if a column does not fit: in-degree, pagerank, presample, uses or none. Default:
+    "in-degree"."""
     hot_share: Optional[str]
-    """Where several devices reach each other's memory: keep hot rows on each (none), once among them (all), or as
-    copies between them take time (auto). Default: "auto"."""
+    """Sharing of hot rows between linked devices: none, all (one copy), auto (the faster). Default: "auto"."""
     instance: Optional[int]
-    """Tells apart loaders that share a seed. Default: 0."""
+    """Number that tells apart loaders with the same seed. Default: 0."""
     link_label: Optional[str]
-    """Column with labels of edges as seeds."""
+    """Edge column of labels for seeds all-edges; without it labels are 1."""
     link_time: Optional[str]
-    """Column with times of edges as seeds."""
+    """Edge column of times for seeds all-edges."""
     lookahead: Optional[int]
-    """Batches that residence disk samples ahead, at most. Default: 64."""
+    """The most batches that residence disk samples ahead. Default: 64."""
     max_memory: Optional[Union[int, str]]
     """The most memory to take, such as 4GB; mapped files do not count."""
     negative_ratio: Optional[float]
-    """Negatives for each seed that is an edge. Default: 1.0."""
+    """Negatives per seed edge; may be a fraction. Default: 1.0."""
     negative_time: Optional[str]
-    """Only nodes that are there by then: their times."""
+    """Node column of times: negatives are nodes that exist at the seed's time."""
     negative_tries: Optional[int]
-    """How often a negative is drawn at most. Default: 16."""
+    """The most draws per negative; then it is left out, and counted. Default: 16."""
     negative_weight: Optional[str]
-    """Weights of negatives weight: a column of the nodes."""
+    """Node column of weights, for negatives weight."""
     negatives: Optional[str]
-    """Add edges that are not true to seeds that are edges; nodes stand in by which law: none, uniform, degree (d^0.75),
-    weight, batch (ends of the batch). Default: "none"."""
+    """How to draw negative edges: none, uniform, degree (d^0.75), weight, or batch (ends of the batch's seeds).
+    Default: "none"."""
     node_columns: Optional[Sequence[str]]
-    """Columns for all nodes of a batch, default feature; none for none."""
+    """Columns of a batch's nodes; default: feature, if there is one; none: no column."""
     pack: Optional[Union[int, str]]
-    """Lets residence disk write rows that batches known ahead need, and the cache has no room for, one after another to
-    a temporary file of so many bytes beside the column. Default: none."""
+    """Size of a temporary file in which residence disk groups rows of coming batches; default: no file."""
     prefetch: Optional[int]
-    """Finished batches that may wait. Default: 2."""
+    """Finished batches that may wait for the consumer. Default: 2."""
     prepare: Optional[Sequence[str]]
-    """Make of each block, with commas: transpose, gcn-norm, loops."""
+    """Precompute for each block, on the CPU: transpose, gcn-norm, loops."""
     remainder: Optional[str]
     """If batches do not divide by ranks: pad, drop or short. Default: "pad"."""
     residence: Optional[str]
-    """Where the dataset lies while it is read: mapped, resident (a copy in memory), disk (columns are read past the
-    page cache, as batches to come need them), auto (disk where memory is too small). Default: "mapped"."""
+    """How to read data: mapped, resident (copied to memory), disk (past the page cache), auto (disk if memory is
+    small). Default: "mapped"."""
     resident: Optional[bool]
     """The same as residence resident. Default: False."""
     rows_from: Optional[str]
-    """Servers of rows that this machine has not (khop-rows): grpc://HOST:PORT or grpc+tls://.., commas between ranges
-    of ids, a bar between replicas."""
+    """Servers of rows that are elsewhere (khop-rows): grpc://HOST:PORT or grpc+tls://..; commas between id ranges, bars
+    between replicas."""
     same_time: Optional[int]
-    """A batch's seeds lie in one span of so many units of time; 0: any. Default: 0."""
+    """Time span that a batch's seeds share, such as 86400 seconds; 0: any. Default: 0."""
     sampler: Optional[str]
-    """How to sample: neighbor (neighbours, uniformly or by weight), temporal (neighbours of the past), labor
-    (neighbours that destinations share, LABOR-0), fastgcn (nodes of a hop from the whole graph), ladies (nodes of a hop
-    from all its in-neighbours), hgt (the subgraph between so many nodes of each type), walk (random walks), shadow (a
-    subgraph of its own for each seed), induced (the subgraph between the seeds), saint-node (subgraphs of drawn nodes:
-    GraphSAINT), saint-edge (subgraphs of drawn edges), saint-walk (subgraphs of walks), cluster (parts of a partition:
-    Cluster-GCN), full (all nodes with all in-edges, in ranges), pinsage (neighbours that walks visit most), ppr
-    (neighbours of highest PageRank), node2vec (walks of second order). Default: "neighbor"."""
+    """How to sample: neighbor, temporal, labor, fastgcn, ladies, hgt, walk, shadow, induced, saint-node, saint-edge,
+    saint-walk, cluster, full, pinsage, ppr, node2vec. Default: "neighbor"."""
     seed: Optional[int]
-    """Keys every random choice. Default: 0."""
+    """Key of every random choice. Default: 0."""
     seed_columns: Optional[Sequence[str]]
-    """Columns for the seeds of a batch, default label; none for none."""
+    """Columns of a batch's seeds; default: label, if there is one; none: no column."""
     shuffle: Optional[bool]
-    """Take the seeds in another order each epoch. Default: False."""
+    """Take the seeds in a new random order each epoch. Default: False."""
     split: Optional[int]
-    """Which of several splits of the name. Default: 0."""
+    """Index of the split, where several have the name. Default: 0."""
     strict: Optional[bool]
-    """Draw again what is an edge, a self-loop or the seed itself. Default: False."""
+    """Draw a negative again if it is an edge, a self-loop or its seed. Default: False."""
     time_order: Optional[bool]
     """Take the seeds in the order of their times. Default: False."""
     trace: Optional[str]
-    """Write what workers and loop did when, as a Chrome trace, which Perfetto opens."""
+    """Write a Chrome trace of workers and loop, for Perfetto."""
     triplets: Optional[bool]
-    """Keep a row of negatives for each seed, missed ones as the seed itself. Default: False."""
+    """Give each seed its full ratio of negatives; the seed replaces those not found. Default: False."""
     verify: Optional[bool]
-    """Compare the dataset with its checksums as it is first read. Default: False."""
+    """Compare the dataset with its checksums when it is first read. Default: False."""
     widen: Optional[Sequence[str]]
-    """Deliver rows that are stored narrow as float32, float16 or bfloat16, or COLUMN=DTYPE those of one column."""
+    """Deliver narrow rows as float32, float16 or bfloat16; COLUMN=DTYPE for one column."""
     workers: Optional[int]
-    """Goroutines that make batches; 0: one a core. Default: 0."""
+    """Goroutines that make batches; 0: one per core, 2 on a device. Default: 0."""
 
 
 class ConvertOptions(TypedDict, total=False):
     """Options of khop.write: those of khop convert."""
 
     by_time: Optional[bool]
-    """Order the edges of a node by their column time. Default: False."""
+    """Order each node's edges by their time, for faster temporal sampling. Default: False."""
     cache_dir: Optional[str]
-    """Folder that keeps datasets from elsewhere, for all processes that name it; default: KHOP_CACHE_DIR, else the
-    user's folder of caches."""
+    """Folder of datasets from elsewhere; default: KHOP_CACHE_DIR, else the user's cache folder."""
     cache_size: Optional[Union[int, str]]
-    """Bytes that cache-dir may have, such as 500GB; default: KHOP_CACHE_SIZE, else no bound."""
+    """The most bytes in cache_dir, such as 500GB; default: KHOP_CACHE_SIZE, else no bound."""
     columns: Optional[Sequence[str]]
-    """Names of an edge list's fields, in order."""
+    """Fields of an edge list, in order: src,dst,time:int64; - skips one."""
     dedupe: Optional[str]
-    """Merge edges between the same two nodes: no, first, sum, max. Default: "no"."""
+    """Merge edges between the same two nodes: no, first (listed), sum or max (of columns). Default: "no"."""
     directed: Optional[bool]
     """Store edges as they are listed. Default: False."""
     dry_run: Optional[bool]
-    """Say what would be written and taken, and write nothing. Default: False."""
+    """Write nothing; print what would be written, and the memory, disk and time needed. Default: False."""
     encoding: Optional[str]
-    """Encoding of texts: utf-8, latin-1, windows-1252, utf-16. Default: "utf-8"."""
+    """Encoding of the source's text: utf-8, latin-1, windows-1252, utf-16. Default: "utf-8"."""
     feature_dtype: Optional[Sequence[str]]
-    """Store rows of features as float16, bfloat16, int8 or int4, or COLUMN=DTYPE those of one column."""
+    """Store node features as float16, bfloat16, int8 or int4; COLUMN=DTYPE for one column."""
     features: Optional[str]
-    """.npy file with a row of features a node."""
+    """.npy file with a row of features per node."""
     force: Optional[bool]
     """Replace a dataset that is there. Default: False."""
     ids: Optional[str]
@@ -266,83 +255,92 @@ class ConvertOptions(TypedDict, total=False):
     keep: Optional[Sequence[str]]
     """Columns to keep; all others are left out."""
     label: Optional[str]
-    """Column of nodes that becomes their labels."""
+    """Node column to use as labels; texts become numbered classes."""
     labels: Optional[str]
-    """.npy file with a label a node."""
+    """.npy file with a label per node."""
     max_memory: Optional[Union[int, str]]
-    """Memory to take at most; default: a quarter of what is free."""
+    """The most memory to take, such as 4GB; default: a quarter of what is free."""
     relations_as_types: Optional[bool]
-    """Make an edge type of each relation of a knowledge graph. Default: False."""
+    """Make each relation of a knowledge graph an edge type. Default: False."""
     reorder: Optional[str]
     """Renumber the nodes: auto, no, degree, bfs, rcm, hot, time, community. Default: "auto"."""
     row_stride: Optional[int]
-    """Pad rows of node columns with zeros to a multiple of BYTES."""
+    """Pad node rows with zeros to a multiple of BYTES, a power of two."""
     self_loops: Optional[str]
-    """Self-loops: keep, drop, add. Default: "keep"."""
+    """Self-loops: keep, drop, or add where a node has none. Default: "keep"."""
     skip_bad: Optional[int]
-    """Leave out up to so many bad lines of an edge list, and list them. Default: 0."""
+    """Leave out at most this many bad lines of an edge list, and report them. Default: 0."""
     strict: Optional[bool]
-    """Fail where something would be left out, guessed, renumbered, doubled or altered. Default: False."""
+    """Fail if anything would be left out, guessed, renumbered, doubled, altered or shared. Default: False."""
     symmetrise: Optional[bool]
     """Store both directions of every edge, self-loops once. Default: False."""
     task: Optional[str]
-    """Leave out the columns that this task of a database hides."""
+    """Leave out the columns that this database task must not see."""
     time_unit: Optional[str]
     """Unit to store times in: auto, s, ms, us, ns. Default: "auto"."""
     times_in: Optional[str]
     """Unit of times that are plain numbers: as-is, s, ms, us, ns. Default: "as-is"."""
     upto: Optional[str]
-    """Leave out rows of a database that are later than DATE; all: none."""
+    """Leave out database rows later than DATE; all: leave out none."""
 
 
 OPTIONS: dict[str, Option] = {
-    "alpha": Option(0.15, "Probability with which the walk behind PageRank ends at a node.", samplers=("ppr",)),
-    "as_of": Option(None, "The time of seeds that have no other.", samplers=("temporal",)),
-    "batch_dependency": Option(1, "Batches for which a node keeps its draw.", least=1, samplers=("labor",)),
+    "alpha": Option(0.15, "Probability that the walk behind PageRank ends at a node.", samplers=("ppr",)),
+    "as_of": Option(None, "Time of seeds that have no other.", samplers=("temporal",)),
+    "batch_dependency": Option(
+        1,
+        "Batches for which a node keeps its draw, to share rows.",
+        least=1,
+        samplers=("labor",),
+    ),
     "budget": Option(
         6000,
-        "Draws of a subgraph: of nodes, edges or roots.",
+        "Nodes, edges or roots drawn per subgraph.",
         least=1,
         samplers=("saint-node", "saint-edge", "saint-walk"),
     ),
-    "chain": Option(False, "Let each edge bound the time of what lies beyond it.", samplers=("temporal",)),
-    "clusters": Option(1, "Parts of a batch.", least=0, samplers=("cluster",)),
+    "chain": Option(False, "Let each edge limit the times beyond it: paths go back in time.", samplers=("temporal",)),
+    "clusters": Option(1, "Parts per batch.", least=0, samplers=("cluster",)),
     "coverage": Option(
         50,
-        "Estimate norms from so many nodes for each of the graph; 0: no norms.",
+        "How often subgraphs for norms have each node, on average; 0: no norms.",
         least=0,
         samplers=("saint-node", "saint-edge", "saint-walk"),
     ),
     "direction": Option(
         "in",
-        "Edges of a node that are followed.",
+        "Edges to follow: in, out or both; the last two need an index, made first.",
         choices=("in", "out", "both"),
         samplers=("neighbor", "temporal"),
     ),
     "disjoint": Option(
         False,
-        "Keep trees apart: a node is there once for each seed that reaches it.",
+        "Keep the seeds' trees apart: each has its own copy of a node.",
         samplers=("neighbor", "temporal"),
     ),
     "edge_type": Option(
         None,
-        "Edge type that has the neighbours; default: the one that fits.",
+        "Edge type of neighbours in blocks; default: the only one within their node type.",
         samplers=("pinsage", "ppr"),
     ),
-    "epsilon": Option(0.0001, "Residual of PageRank that is left for each in-edge.", samplers=("ppr",)),
+    "epsilon": Option(0.0001, "Residual of PageRank that may remain per in-edge.", samplers=("ppr",)),
     "frontier": Option(
         "new",
-        "What a hop expands: new nodes, or all so far.",
+        "Nodes that a hop expands: new ones, or all reached so far.",
         choices=("new", "all"),
         samplers=("neighbor", "temporal", "labor"),
     ),
-    "half_life": Option(0.0, "Age in which an edge's weight halves; 0: never.", least=0, samplers=("temporal",)),
-    "hops": Option(1, "Layers, each of which expands all nodes so far.", samplers=("pinsage",)),
-    "induced": Option(False, "Take all edges between the nodes that are reached.", samplers=("neighbor",)),
-    "layer_dependent": Option(False, "Let hops share nodes too.", samplers=("labor",)),
+    "half_life": Option(0.0, "Age at which the weight of an edge halves; 0: never.", least=0, samplers=("temporal",)),
+    "hops": Option(1, "Layers; each expands all nodes so far.", samplers=("pinsage",)),
+    "induced": Option(False, "Take all edges between the reached nodes, as one layer.", samplers=("neighbor",)),
+    "layer_dependent": Option(
+        False,
+        "Use the same random numbers in all hops, which then share nodes.",
+        samplers=("labor",),
+    ),
     "layer_nodes": Option(
         [512, 512],
-        "Nodes that each hop draws; -1 all. For hgt of each type: 'paper=512,256;*=64,64'.",
+        "Nodes drawn per hop; -1: all. For hgt by node type: 'paper=512,256;*=64,64'.",
         samplers=("fastgcn", "ladies", "hgt"),
     ),
     "length": Option(
@@ -350,162 +348,183 @@ OPTIONS: dict[str, Option] = {
         "Steps of a walk; 0: 40, for saint-walk and pinsage 2.",
         samplers=("walk", "saint-walk", "pinsage", "node2vec"),
     ),
-    "mask": Option(None, "Follow only edges where this column is not 0.", samplers=("neighbor", "temporal")),
+    "mask": Option(
+        None,
+        "Follow only edges where this whole-number column is not 0.",
+        samplers=("neighbor", "temporal"),
+    ),
     "metapath": Option(
         None,
-        "Edge types to follow, one a step, over and over: writes,rev_writes.",
+        "Edge types to follow, one per step, repeatedly: relation or source:relation:target.",
         samplers=("walk", "pinsage"),
     ),
-    "neighbors": Option(32, "The most neighbours of a node.", samplers=("pinsage", "ppr")),
-    "node_time": Option(None, "Times of nodes: before them none is reached.", samplers=("temporal",)),
-    "p": Option(1.0, "Return parameter: the weight of the node before is 1/p.", samplers=("node2vec",)),
-    "partition": Option(None, "Part of each node, a number a line; without, parts are made.", samplers=("cluster",)),
-    "poisson": Option(False, "Take each edge by itself, so that the fan-out is a mean.", samplers=("labor",)),
-    "q": Option(1.0, "In-out parameter: the weight of nodes farther away is 1/q.", samplers=("node2vec",)),
-    "recent": Option(False, "Take the most recent edges.", samplers=("temporal",)),
+    "neighbors": Option(32, "The most neighbours per node.", samplers=("pinsage", "ppr")),
+    "node_time": Option(
+        None,
+        "Node column of times: no node is reached before its time; also the time of seeds.",
+        samplers=("temporal",),
+    ),
+    "p": Option(1.0, "Return parameter: the weight of the previous node is 1/p.", samplers=("node2vec",)),
+    "partition": Option(
+        None,
+        "Part of each node, one number per line; without it khop makes parts first.",
+        samplers=("cluster",),
+    ),
+    "poisson": Option(False, "Pick each edge independently, so that the fan-out is a mean.", samplers=("labor",)),
+    "q": Option(1.0, "In-out parameter: the weight of more distant nodes is 1/q.", samplers=("node2vec",)),
+    "recent": Option(False, "Pick the most recent edges.", samplers=("temporal",)),
     "replace": Option(False, "Sample with replacement.", samplers=("neighbor", "temporal", "shadow")),
     "restart": Option(
         0.0,
-        "Probability to go back to the seed, before each step.",
+        "Probability, before each step, of a return to the seed.",
         least=0,
         most=1,
         samplers=("walk", "pinsage"),
     ),
     "share": Option(
         0.0,
-        "The greatest share of a node's edges; 0: no bound.",
+        "Pick at most this share of a node's edges, rounded up; 0: no bound.",
         least=0,
         most=1,
         samplers=("neighbor", "temporal"),
     ),
     "steps": Option(
         0,
-        "Batches of an epoch; 0: enough to draw as many nodes as there are.",
+        "Batches per epoch; 0: enough to draw the graph's number of nodes.",
         least=0,
         samplers=("saint-node", "saint-edge", "saint-walk"),
     ),
     "stop": Option(
         0.0,
-        "Probability to end the walk, before each step.",
+        "Probability, before each step, that the walk ends.",
         least=0,
         most=1,
         samplers=("walk", "pinsage"),
     ),
-    "time": Option("time", "Times of the edges, none for none.", samplers=("temporal",)),
+    "time": Option("time", "Edge column of times; none: edges have no times.", samplers=("temporal",)),
     "time_rules": Option(
         ["not-after"],
-        "Which edges a hop follows: not-after (up to the time of the seed), before, or any; the last rule "
-        "holds for all hops beyond. By edge type: 'cites=before;*=not-after'.",
+        "Edges that each hop follows: not-after the seed's time, before it, or any; the last rule repeats.",
         choices=("not-after", "before", "any"),
         samplers=("temporal",),
     ),
     "together": Option(
         False,
-        "Count a fan-out over the edges of all types together.",
+        "Apply each fan-out to the edges of all types together.",
         samplers=("neighbor", "temporal"),
     ),
     "walk_edges": Option(False, "Also deliver the position of each step's edge.", samplers=("walk", "node2vec")),
     "walks": Option(
         0,
-        "Walks a seed; 0: 1, for pinsage 10.",
+        "Walks per seed; 0: 1, for pinsage 10.",
         least=0,
         most=256,
         samplers=("walk", "pinsage", "node2vec"),
     ),
     "weight": Option(
         None,
-        "Weights of the edges; without, all are alike.",
+        "Edge column of weights; default: all alike.",
         samplers=("neighbor", "temporal", "fastgcn", "ladies"),
     ),
     "window": Option(
         0,
-        "The greatest age of an edge, 0 for any; or one for each hop: 3600,60, of which the last holds for "
-        "all hops beyond. By edge type: 'cites=3600,60;*=0'.",
+        "Greatest age of an edge, by hop; 0: any; the last value repeats.",
         least=0,
         samplers=("temporal",),
     ),
-    "work": Option(65536, "Nodes and in-edges of a batch.", least=0, samplers=("full",)),
-    "batch_size": Option(1024, "Seeds a batch.", least=1, most=1073741824),
-    "cache_bytes": Option(None, "Rows that residence disk keeps; default: half of memory.", least=0),
+    "work": Option(
+        65536,
+        "Nodes plus in-edges per batch; it may have twice as many edges.",
+        least=0,
+        samplers=("full",),
+    ),
+    "batch_size": Option(1024, "Seeds per batch.", least=1, most=1073741824),
+    "cache_bytes": Option(
+        None,
+        "Memory for rows of residence disk; default: half of max_memory or of free memory.",
+        least=0,
+    ),
     "cache_dir": Option(
         None,
-        "Folder that keeps datasets from elsewhere, for all processes that name it; default: KHOP_CACHE_DIR, "
-        "else the user's folder of caches.",
+        "Folder of datasets from elsewhere; default: KHOP_CACHE_DIR, else the user's cache folder.",
     ),
     "cache_size": Option(
         None,
-        "Bytes that cache-dir may have, such as 500GB; default: KHOP_CACHE_SIZE, else no bound.",
+        "The most bytes in cache_dir, such as 500GB; default: KHOP_CACHE_SIZE, else no bound.",
         least=0,
     ),
     "carry": Option(
         "kernels",
-        "Who brings a device the rows that its memory does not have: kernels, which read them over the bus, "
-        "copies by the CPU and a copy engine, which leave the device to others meanwhile, or what proves "
-        "faster (measured).",
+        "How rows outside device memory arrive: kernels (over the bus), copies (copy engine) or measured (the"
+        " faster).",
         choices=("kernels", "copies", "measured"),
     ),
-    "corrupt": Option("target", "Which end they replace.", choices=("target", "source", "either", "both")),
-    "device": Option("auto", "Where to work: auto, cpu, cuda or cuda:N."),
-    "device_blocks": Option(0, "The most blocks of a kernel; 0: as many as suit it.", least=0, most=1048576),
+    "corrupt": Option(
+        "target",
+        "End that a negative replaces: target, source, either or both.",
+        choices=("target", "source", "either", "both"),
+    ),
+    "device": Option("auto", "Where to make batches: auto, cpu, cuda or cuda:N."),
+    "device_blocks": Option(
+        0,
+        "The most blocks of a kernel; 0: 40 over the bus, else 8 per multiprocessor.",
+        least=0,
+        most=1048576,
+    ),
     "device_cache": Option(
         None,
-        "How much of it is for graph and columns; the rest is read over the bus. 0: none; default: what "
-        "batches leave.",
+        "Device memory for graph and columns; 0: none, all is read over the bus; default: what batches leave.",
         least=-1,
     ),
-    "device_memory": Option(None, "The most device memory; default: half of what is free.", least=0),
-    "drop_last": Option(False, "Leave out the last batch of an epoch where it has fewer seeds."),
-    "edge_columns": Option(None, "Columns for the edges of a batch, default none."),
-    "edge_pos": Option(False, "Deliver the edges' positions in the dataset."),
+    "device_memory": Option(None, "The most device memory to take; default: half of what is free.", least=0),
+    "drop_last": Option(False, "Leave out a last batch with fewer seeds."),
+    "edge_columns": Option(None, "Columns of a batch's edges."),
+    "edge_pos": Option(False, "Deliver the positions of edges in the dataset."),
     "exclude_seeds": Option(
         "none",
-        "Edges that a batch leaves out because they are its seeds: none, seeds, or reverse (and their "
-        "reverses).",
+        "Seed edges that a batch leaves out: none, seeds, or reverse (their reverses, too).",
         choices=("none", "seeds", "reverse"),
     ),
-    "hold": Option(0, "Batches that a consumer may hold; 0: 4, small ones 12."),
+    "hold": Option(0, "Batches that a consumer may hold; 0: 4 to 12, as 64 MiB allow."),
     "host_pages": Option(
         "ladder",
-        "On which pages of host memory a device reads columns that do not fit: as the ladder says, or what "
-        "gathers faster when loading begins, a file's own pages or a copy on huge pages (measured).",
+        "Host pages of columns that do not fit on the device: ladder (by rule) or measured (the faster).",
         choices=("ladder", "measured"),
     ),
     "hot_rows": Option(
         "in-degree",
-        "Which rows stay in device memory, where a column does not fit: in-degree, pagerank, presample, uses "
-        "(of the epoch before) or none.",
+        "Rows to keep in device memory if a column does not fit: in-degree, pagerank, presample, uses or "
+        "none.",
         choices=("in-degree", "pagerank", "presample", "uses", "none"),
     ),
     "hot_share": Option(
         "auto",
-        "Where several devices reach each other's memory: keep hot rows on each (none), once among them "
-        "(all), or as copies between them take time (auto).",
+        "Sharing of hot rows between linked devices: none, all (one copy), auto (the faster).",
         choices=("auto", "none", "all"),
     ),
-    "instance": Option(0, "Tells apart loaders that share a seed."),
-    "link_label": Option(None, "Column with labels of edges as seeds."),
-    "link_time": Option(None, "Column with times of edges as seeds."),
-    "lookahead": Option(64, "Batches that residence disk samples ahead, at most.", least=1, most=16384),
+    "instance": Option(0, "Number that tells apart loaders with the same seed."),
+    "link_label": Option(None, "Edge column of labels for seeds all-edges; without it labels are 1."),
+    "link_time": Option(None, "Edge column of times for seeds all-edges."),
+    "lookahead": Option(64, "The most batches that residence disk samples ahead.", least=1, most=16384),
     "max_memory": Option(None, "The most memory to take, such as 4GB; mapped files do not count.", least=0),
-    "negative_ratio": Option(1.0, "Negatives for each seed that is an edge."),
-    "negative_time": Option(None, "Only nodes that are there by then: their times."),
-    "negative_tries": Option(16, "How often a negative is drawn at most."),
-    "negative_weight": Option(None, "Weights of negatives weight: a column of the nodes."),
+    "negative_ratio": Option(1.0, "Negatives per seed edge; may be a fraction."),
+    "negative_time": Option(None, "Node column of times: negatives are nodes that exist at the seed's time."),
+    "negative_tries": Option(16, "The most draws per negative; then it is left out, and counted."),
+    "negative_weight": Option(None, "Node column of weights, for negatives weight."),
     "negatives": Option(
         "none",
-        "Add edges that are not true to seeds that are edges; nodes stand in by which law: none, uniform, "
-        "degree (d^0.75), weight, batch (ends of the batch).",
+        "How to draw negative edges: none, uniform, degree (d^0.75), weight, or batch (ends of the batch's "
+        "seeds).",
         choices=("none", "uniform", "degree", "weight", "batch"),
     ),
-    "node_columns": Option(None, "Columns for all nodes of a batch, default feature; none for none."),
+    "node_columns": Option(None, "Columns of a batch's nodes; default: feature, if there is one; none: no column."),
     "pack": Option(
         None,
-        "Lets residence disk write rows that batches known ahead need, and the cache has no room for, one "
-        "after another to a temporary file of so many bytes beside the column. Default: none.",
+        "Size of a temporary file in which residence disk groups rows of coming batches; default: no file.",
         least=0,
     ),
-    "prefetch": Option(2, "Finished batches that may wait.", least=1, most=4096),
-    "prepare": Option(None, "Make of each block, with commas: transpose, gcn-norm, loops.", least=0, most=7),
+    "prefetch": Option(2, "Finished batches that may wait for the consumer.", least=1, most=4096),
+    "prepare": Option(None, "Precompute for each block, on the CPU: transpose, gcn-norm, loops.", least=0, most=7),
     "remainder": Option(
         "pad",
         "If batches do not divide by ranks: pad, drop or short.",
@@ -513,44 +532,34 @@ OPTIONS: dict[str, Option] = {
     ),
     "residence": Option(
         "mapped",
-        "Where the dataset lies while it is read: mapped, resident (a copy in memory), disk (columns are read"
-        " past the page cache, as batches to come need them), auto (disk where memory is too small).",
+        "How to read data: mapped, resident (copied to memory), disk (past the page cache), auto (disk if "
+        "memory is small).",
         choices=("mapped", "resident", "disk", "auto"),
     ),
     "resident": Option(False, "The same as residence resident."),
     "rows_from": Option(
         None,
-        "Servers of rows that this machine has not (khop-rows): grpc://HOST:PORT or grpc+tls://.., commas "
-        "between ranges of ids, a bar between replicas.",
+        "Servers of rows that are elsewhere (khop-rows): grpc://HOST:PORT or grpc+tls://..; commas between id"
+        " ranges, bars between replicas.",
     ),
-    "same_time": Option(0, "A batch's seeds lie in one span of so many units of time; 0: any.", least=0),
+    "same_time": Option(0, "Time span that a batch's seeds share, such as 86400 seconds; 0: any.", least=0),
     "sampler": Option(
         "neighbor",
-        "How to sample: neighbor (neighbours, uniformly or by weight), temporal (neighbours of the past), "
-        "labor (neighbours that destinations share, LABOR-0), fastgcn (nodes of a hop from the whole graph), "
-        "ladies (nodes of a hop from all its in-neighbours), hgt (the subgraph between so many nodes of each "
-        "type), walk (random walks), shadow (a subgraph of its own for each seed), induced (the subgraph "
-        "between the seeds), saint-node (subgraphs of drawn nodes: GraphSAINT), saint-edge (subgraphs of "
-        "drawn edges), saint-walk (subgraphs of walks), cluster (parts of a partition: Cluster-GCN), full "
-        "(all nodes with all in-edges, in ranges), pinsage (neighbours that walks visit most), ppr "
-        "(neighbours of highest PageRank), node2vec (walks of second order).",
+        "How to sample: neighbor, temporal, labor, fastgcn, ladies, hgt, walk, shadow, induced, saint-node, "
+        "saint-edge, saint-walk, cluster, full, pinsage, ppr, node2vec.",
         choices=("neighbor", "temporal", "labor", "fastgcn", "ladies", "hgt", "walk", "shadow", "induced", "saint-node",
             "saint-edge", "saint-walk", "cluster", "full", "pinsage", "ppr", "node2vec"),
     ),
-    "seed": Option(0, "Keys every random choice."),
-    "seed_columns": Option(None, "Columns for the seeds of a batch, default label; none for none."),
-    "shuffle": Option(False, "Take the seeds in another order each epoch."),
-    "split": Option(0, "Which of several splits of the name."),
-    "strict": Option(False, "Draw again what is an edge, a self-loop or the seed itself."),
+    "seed": Option(0, "Key of every random choice."),
+    "seed_columns": Option(None, "Columns of a batch's seeds; default: label, if there is one; none: no column."),
+    "shuffle": Option(False, "Take the seeds in a new random order each epoch."),
+    "split": Option(0, "Index of the split, where several have the name."),
+    "strict": Option(False, "Draw a negative again if it is an edge, a self-loop or its seed."),
     "time_order": Option(False, "Take the seeds in the order of their times."),
-    "trace": Option(None, "Write what workers and loop did when, as a Chrome trace, which Perfetto opens."),
-    "triplets": Option(False, "Keep a row of negatives for each seed, missed ones as the seed itself."),
-    "verify": Option(False, "Compare the dataset with its checksums as it is first read."),
-    "widen": Option(
-        None,
-        "Deliver rows that are stored narrow as float32, float16 or bfloat16, or COLUMN=DTYPE those of one "
-        "column.",
-    ),
-    "workers": Option(0, "Goroutines that make batches; 0: one a core.", least=1, most=4096),
+    "trace": Option(None, "Write a Chrome trace of workers and loop, for Perfetto."),
+    "triplets": Option(False, "Give each seed its full ratio of negatives; the seed replaces those not found."),
+    "verify": Option(False, "Compare the dataset with its checksums when it is first read."),
+    "widen": Option(None, "Deliver narrow rows as float32, float16 or bfloat16; COLUMN=DTYPE for one column."),
+    "workers": Option(0, "Goroutines that make batches; 0: one per core, 2 on a device.", least=1, most=4096),
 }
 # --- end of make options: options ---

@@ -12,7 +12,7 @@ from .stage import SCHEMES
 
 
 def info(dataset: _binary.PathLike, binary: Optional[_binary.PathLike] = None) -> dict[str, Any]:
-    """Counts and columns of each node type and edge type, and splits (docs/cli.md, "khop info").
+    """Counts and columns of each node type and edge type, and splits (docs/json.md, "Datasets").
 
     ServerError where there is no dataset.
     """

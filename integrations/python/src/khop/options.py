@@ -1,4 +1,4 @@
-"""What Python says, as a configuration of khop: one JSON object, and arrays beside it (docs/cli.md, "A
+"""What Python says, as a configuration of khop: one JSON object, and arrays beside it (docs/json.md, "A
 configuration")."""
 
 from __future__ import annotations

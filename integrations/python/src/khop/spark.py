@@ -30,9 +30,9 @@ def write_dataset(
     cancelled: Callable[[], bool] = lambda: False, binary: Optional[_binary.PathLike] = None,
     **options: Unpack[ConvertOptions],
 ) -> None:
-    """Writes a dataset of DataFrames. nodes and edges are those of a mapping (docs/cli.md, "Tables") with DataFrames in
-    place of files, and ``order``, columns that the rows of a table are sorted by: without it they follow one another as
-    Spark's partitions do. out, and its folder, have the same path on all machines.
+    """Writes a dataset of DataFrames. nodes and edges are those of a mapping (docs/convert.md, "Tables") with
+    DataFrames in place of files, and ``order``, columns that the rows of a table are sorted by: without it they follow
+    one another as Spark's partitions do. out, and its folder, have the same path on all machines.
 
     tasks are those of khop.cluster.convert, which says what the rest is; None: as many as Spark runs at a time.
     """

@@ -41,7 +41,7 @@ def write(path: _binary.PathLike, data: Any, *, binary: Optional[_binary.PathLik
     - a mapping of names to arrays: ``{"edge_index": .., "x": .., "y": .., "train_mask": .., "edge_weight": ..}``; for
       several types a mapping of node types and edge types to such:
       ``{"paper": {"x": ..}, ("author", "writes", "paper"): {"edge_index": ..}}``;
-    - a table of edges (pandas or Arrow), or a mapping as docs/cli.md ("Tables") has it with tables in place of files.
+    - a table of edges (pandas or Arrow), or a mapping as in docs/convert.md ("Tables"), with tables in place of files.
 
     options are those of ``khop convert`` (docs/cli.md): ``symmetrise=True``, ``dedupe="first"``,
     ``feature_dtype="float16"``, ``row_stride=64``, ``force=True``, ..

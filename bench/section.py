@@ -22,5 +22,6 @@ def put(path, heading, text):
 
 def wrapped(text):
     """A paragraph or an item of a list in lines of at most 120 letters."""
-    return textwrap.fill(" ".join(text.split()).replace(" %", "\0%"), 120, subsequent_indent="  " if text.startswith("- ") else "",
+    words = " ".join(text.split()).replace(" %", "\0%")  # which stays with its number
+    return textwrap.fill(words, 120, subsequent_indent="  " if text.startswith("- ") else "",
                          break_long_words=False, break_on_hyphens=False).replace("\0%", " %")

@@ -132,15 +132,17 @@ def page(args, results):
     settings = {key(r) for r in results}
     missed = {key(r) for r in results if r["choice_to_best"] > 1.05}
     choosing = statistics.median(r["choosing_steps"] for r in results if r["choosing_steps"] > 0)
+    rounds, good = sorted(r["rounds"] for r in results), len(settings) - len(missed)
+    half, most = 100 * statistics.median(noise), 100 * noise[int(0.95 * len(noise))]
     lines = [section.wrapped(f"""`khop train --fastest` predicts what each way to compute a layer takes, of primitives
         measured at the layer's widths. Of the ways within 1.5 times the best prediction, the one that wins in turns is
-        taken, once for each key. A choice takes as long as {choosing:.0f} steps of the layer in the median, and is kept with those of `khop tune`. `bench/ops/compose.py` {where.here()} compares the
-        choice with all other ways: {len(results)} layers of {len(settings)} settings, {args.threads} thread(s),
-        {min(r["rounds"] for r in results)} to {max(r["rounds"] for r in results)} rounds in {args.repeat} processes a
-        layer, batches of 1,024 seeds with fan-outs 10, 10. Ratios are medians over rounds; those of odd and even rounds
-        differ by {100 * statistics.median(noise):.1f} % in the median over layers, by
-        {100 * noise[int(0.95 * len(noise))]:.1f} % in 95 of 100. Both layers of {len(settings) - len(missed)} settings
-        are within 5 % of the best. [ops-compose.json](ops-compose.json) has each layer."""), ""]
+        taken, once for each key. A choice takes as long as {choosing:.0f} steps of the layer in the median, and is kept
+        with those of `khop tune`. `bench/ops/compose.py` {where.here()} compares the choice with all other ways:
+        {len(results)} layers of {len(settings)} settings, {args.threads} thread(s), {rounds[0]} to {rounds[-1]} rounds
+        in {args.repeat} processes a layer, batches of 1,024 seeds with fan-outs 10, 10. Ratios are medians over rounds;
+        those of odd and even rounds differ by {half:.1f} % in the median over layers, by {most:.1f} % in 95 of 100.
+        Both layers of {good} settings are within 5 % of the best. [ops-compose.json](ops-compose.json) has each
+        layer."""), ""]
     lines += ["| of | layers | within 5 % of the best | best prediction alone | usual way | usual / best (greatest) | "
               "worst / best (greatest) |",
               "|---|---|---|---|---|---|---|"]

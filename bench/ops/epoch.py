@@ -177,8 +177,8 @@ def page(args, record):
     quartiles = record["quartiles"]
     first = quartiles["PyG, scatter"][1]
     lines = [section.wrapped(f"""`bench/ops/epoch.py` {where.here()}: {args.model} on the whole graph,
-        {record['nodes']:,} nodes, {record['edges']:,} edges, {args.features} features, {args.layers} layers of width {args.hidden},
-        {args.threads} threads, torch {record['torch']}, up to {args.rounds} rounds in turns."""), "",
+        {record['nodes']:,} nodes, {record['edges']:,} edges, {args.features} features, {args.layers} layers of width
+        {args.hidden}, {args.threads} threads, torch {record['torch']}, up to {args.rounds} rounds in turns."""), "",
              "| way | seconds an epoch (quartiles) | PyG's scatter / it | loss |", "|---|---|---|---|"]
     for way, (low, middle, high) in quartiles.items():
         loss = record["losses"].get(way)

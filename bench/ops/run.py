@@ -6,10 +6,10 @@ rounds.
 
 Writes docs/results/ops.json, with the quartiles of every contestant, a section of docs/results/ops.md, and the plot
 ops-spmm.svg; --page measures nothing, and writes the latter two again of what ops.json has. cnr-2000 comes from
-KHOP_TESTDATA; the block is the outermost layer of a batch ([15, 10, 5] x 1024) of a generated graph with the size and the degrees of
-ogbn-products. Every result is compared with khop's before it is timed. torch runs in the environment dgl of
-bench/peers; "tuned" is a malloc that keeps what it got, so that outputs lie on warm pages. Needs gcc, Go with cgo, 4 GB
-of memory and 1 GB on disk.
+KHOP_TESTDATA; the block is the outermost layer of a batch ([15, 10, 5] x 1024) of a generated graph with the size and
+the degrees of ogbn-products. Every result is compared with khop's before it is timed. torch runs in the environment
+dgl of bench/peers; "tuned" is a malloc that keeps what it got, so that outputs lie on warm pages. Needs gcc, Go with
+cgo, 4 GB of memory and 1 GB on disk.
 """
 import argparse
 import json

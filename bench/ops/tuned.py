@@ -4,9 +4,9 @@ transpose is kept beside one that builds it.
 
     go build -o dist/khop ./cmd/khop && KHOP_TESTDATA=... python3 bench/ops/tuned.py --out docs/results/ops.md
 
-The graph of the first part is cnr-2000 (khop tune, sums over its in-edges); the plot goes beside the page whose section is written, as
-SVG. The
-second part is the benchmark Backward of package sparse. Takes 3 minutes and 2 GB. Needs NumPy.
+The graph of the first part is cnr-2000 (khop tune, sums over its in-edges); the plot goes beside the page whose
+section is written, as SVG. The second part is the benchmark Backward of package sparse. Takes 3 minutes and 2 GB.
+Needs NumPy.
 """
 import argparse
 import json

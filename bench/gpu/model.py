@@ -307,8 +307,6 @@ CLAIMS = """
 ### Predicted claims
 """
 FOOT = """
-Not predicted: what a file's pages of 4 KiB cost against huge ones; the bundle's calibration shows it.
-
 Why claims are expected to fail:
 
 - **A step without MPS**: the trainer is another process than the server, so their kernels take turns. Start MPS, or

@@ -298,9 +298,9 @@ kernels or of this page.
   and one read that nothing hides.
 - The batch is the bundle's: products, fan-outs 15, 10 and 5, 1,024 seeds, rows of 400 bytes.
 - CPU-centric ways copy rows with 16 threads at 70 GB/s; PyG takes a second of a processor for a batch
-  ([cpu.md](cpu.md)). Three figures are guesses: a cache of a fifth of the rows has 45 % of those asked for, torch
+  ([cpu.md](cpu.md)). Three figures are guesses: a cache of a fifth of the rows has 45 % of those requested, torch
   reaches 60 % of float32's stated rate, and a gather over the bus 97 % of the model.
-- The constants are from data sheets, and from what is published of reads of host memory by kernels. Calibrate before
+- The constants are from data sheets, and from publications on reads of host memory by kernels. Calibrate before
   you compare: the bundle measures the bus first.
 """
 CLAIMS = """
@@ -318,7 +318,7 @@ TIME = """
 ### The bundle's time, by guess
 
 Seconds on a machine with an H100 and 16 threads, as `phases.py` guesses each step. Nobody has run it. Building PyG's
-sampler is before the clock: up to 7 minutes, none with wheels.
+sampler is not counted: up to 7 minutes, nothing with wheels.
 
 | phase | claims | tests, digests | PyG | each sampler's speed | compute-sanitizer | all | with `--more` |
 |---|---:|---:|---:|---:|---:|---:|---:|"""
@@ -346,7 +346,7 @@ def spent_table():
     whole = sum(sum(of[:most]) for of in seconds.values()) / 60
     if whole > LIMIT:
         sys.exit(f"model.py: a whole run would take {whole:.1f} minutes, and {LIMIT} are asked")
-    yield f"\nSo a whole run takes {whole:.1f} minutes, where {LIMIT} are asked."
+    yield f"\nSo a whole run takes {whole:.1f} minutes, of at most {LIMIT}."
 
 
 PAGES = """

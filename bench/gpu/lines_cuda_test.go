@@ -78,8 +78,8 @@ func (r *rig) linesRead(rnd *rand.Rand, rowBytes, shift int) (least float64, rea
 	return least, read, err
 }
 
-// TestLinesOfEveryMethod keeps a section of docs/results/gpu.md true, which -rewrite makes. The product's gather stays within
-// 2 % of the minimum at every alignment of the column.
+// TestLinesOfEveryMethod keeps a section of docs/results/gpu.md true, which -rewrite makes. The product's gather stays
+// within 2 % of the minimum at every alignment of the column.
 func TestLinesOfEveryMethod(t *testing.T) {
 	const seed = 31
 	cudatest.NeedSimulator(t)

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"os"
 	"strconv"
 
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/loader"
@@ -75,9 +77,7 @@ func (f *loadFlags) open(env *environment, planned func(loader.Estimate)) (*load
 	if err != nil {
 		return nil, errors.Join(err, ds.Close())
 	}
-	var why string
-	opt.Device.Name, why = loader.ChooseDevice(opt)
-	env.note("%s: %s", opt.Device.Name, why)
+	opt.Device.Name = chosenDevice(env, opt)
 	if planned != nil {
 		memory, err := loader.Plan(env.ctx, ds, opt)
 		if err != nil {
@@ -94,6 +94,22 @@ func (f *loadFlags) open(env *environment, planned func(loader.Estimate)) (*load
 		return nil, errors.Join(err, ds.Close())
 	}
 	return &loading{ds, ld}, nil
+}
+
+// gpus has an entry for each GPU that the system's driver knows.
+var gpus = "/proc/driver/nvidia/gpus"
+
+// chosenDevice returns where the batches are made. It says why a GPU that is here does not make them, unless a device
+// is named.
+func chosenDevice(env *environment, opt loader.Options) string {
+	asked := opt.EnsureDefaults().Device.Name
+	name, why := loader.ChooseDevice(opt)
+	if asked == "auto" && name == "cpu" {
+		if known, _ := os.ReadDir(gpus); device.Count() > 0 || len(known) > 0 {
+			env.note("%s: %s", name, why)
+		}
+	}
+	return name
 }
 
 // warnings hands what loaders warn of on as notes.

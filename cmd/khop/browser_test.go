@@ -44,7 +44,8 @@ func accessible(t *testing.T, page, state string) {
 	expect.That(t, found[1] == "[]", "axe-core says: %s", html.UnescapeString(found[1]))
 }
 
-// The browser shows of a report what runs have printed by --json, and finds nothing wrong with it.
+// The browser shows of a report what runs have printed by --json, in units and by its names, and finds nothing wrong
+// with it.
 func TestABrowserShowsTheReport(t *testing.T) {
 	dir, data := t.TempDir(), small(t)
 	write := func(name, text string) string {
@@ -52,10 +53,15 @@ func TestABrowserShowsTheReport(t *testing.T) {
 		expect.OK(t, os.WriteFile(path, []byte(text), 0o644))
 		return path
 	}
-	printed := must(t, "bench", data, "--batches", "20", "--batch-size", "10", "--fanouts", "3,2", "--no-memcpy",
-		"--json")
-	target, info := filepath.Join(dir, "report.html"), must(t, "info", data, "--deep", "--json")
-	must(t, "report", target, write("bench.json", printed), write("info.json", info))
+	bench := func(more ...string) string {
+		return must(t, append([]string{"bench", data, "--batches", "20", "--batch-size", "10", "--fanouts", "3,2",
+			"--no-memcpy", "--json"}, more...)...)
+	}
+	printed := bench("--workers", "1")
+	target := filepath.Join(dir, "report.html")
+	must(t, "report", target, write("one.json", printed), write("two.json", bench("--workers", "2")),
+		write("train.jsonl", must(t, "train", data, "--epochs", "4", "--jsonl")),
+		write("info.json", must(t, "info", data, "--deep", "--json")))
 	dom, log := chromium(t, "--dump-dom", "file://"+target)
 	expect.That(t, !strings.Contains(log, "CONSOLE"), "the console says: %s", log)
 	cells := map[string]string{} // of the first run
@@ -67,22 +73,30 @@ func TestABrowserShowsTheReport(t *testing.T) {
 	expect.OK(t, json.Unmarshal([]byte(printed), &values))
 	seen := 0
 	for name, v := range values {
-		cell, ok := cells[strings.ReplaceAll(name, "_", " ")]
-		switch v := v.(type) {
-		case string:
-			expect.That(t, ok && cell == v, "%s is %q, printed %q", name, cell, v)
-		case float64:
-			shown := 0.0
-			_, err := fmt.Sscan(cell, &shown)
-			expect.That(t, err == nil && shown > v-1e-5*v-1e-12 && shown < v+1e-5*v+1e-12, "%s is %q, printed %v", name,
-				cell, v)
-		default:
-			continue
+		switch v.(type) {
+		case string, float64:
+			expect.Same(t, cells[name], fmt.Sprint(jsonText(printed, name)), name)
+			seen++
 		}
-		seen++
 	}
 	expect.That(t, seen > 20, "%d values were compared", seen)
-	expect.That(t, strings.Count(dom, "<svg") >= 3 && strings.Contains(dom, "in-edges of nodes"), "it lacks pictures")
+	for _, want := range []string{"in-edges of nodes", "learning", "batches a second", "time of one worker, a batch"} {
+		expect.That(t, strings.Contains(dom, want), "it lacks %q", want)
+	}
 	accessible(t, string(expect.Must(os.ReadFile(target))(t)), "")
-	screenshots(t, "report", "file://"+target)
+	screenshots(t, "report", "file://"+target, 2600)
+	must(t, "report", "--force", target, filepath.Join(dir, "one.json"), filepath.Join(dir, "two.json"))
+	accessible(t, string(expect.Must(os.ReadFile(target))(t)), "")
+	screenshots(t, "changed", "file://"+target, 1700)
+}
+
+// jsonText is a number or a text of an object, as it is written there.
+func jsonText(object, name string) string {
+	var values map[string]json.RawMessage
+	_ = json.Unmarshal([]byte(object), &values)
+	var text string
+	if json.Unmarshal(values[name], &text) == nil {
+		return text
+	}
+	return string(values[name])
 }

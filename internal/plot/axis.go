@@ -42,9 +42,9 @@ func (p *Plot) below() axis {
 	return a
 }
 
-// axis is the axis of the curves on one side; without ticks where there are none. It ends at marks, and begins at 0
-// where that is not far.
-func (p *Plot) axis(name string, left bool) axis {
+// axis is the axis of the curves on one side, with so many marks at most; without any where there are none. It ends at
+// marks, and begins at 0 where that is not far.
+func (p *Plot) axis(name string, left bool, most int) axis {
 	var list []Curve
 	for _, c := range p.Curves {
 		if c.Left == left && len(c.Y) > 0 {
@@ -65,10 +65,10 @@ func (p *Plot) axis(name string, left bool) axis {
 		high = max(high, 0)
 	}
 	for range 2 { // longer by a mark, marks may be further apart
-		step := stepOf(low, high, 9, false)
+		step := stepOf(low, high, most, false)
 		low, high = math.Floor(low/step+1e-9)*step, math.Ceil(high/step-1e-9)*step
 	}
-	return axis{name: name, low: low, high: high, ticks: round(low, high, 9, false)}
+	return axis{name: name, low: low, high: high, ticks: round(low, high, most, false)}
 }
 
 // powers is an axis of powers of ten. It begins below the least value, which then has a bar, too.

@@ -17,6 +17,7 @@ const (
 	fewBars       = 12 // fewer bars have their numbers above them
 	near          = 3  // lines that are not further apart hide one another
 	dash          = 6  // length of a dash
+	markEvery     = 48 // a mark at the axes of y
 )
 
 // ink is a colour by what it is for; from curves on, those of lines.
@@ -63,7 +64,7 @@ type canvas struct {
 func (p *Plot) draw(on surface, wide, high int) {
 	c := &canvas{surface: on, p: p, wide: wide, high: high, x: p.below()}
 	c.box(0, 0, wide, high, paper)
-	c.y = [2]axis{p.axis(p.Right, false), p.axis(p.Left, true)}
+	c.y = [2]axis{p.axis(p.Right, false, high/markEvery), p.axis(p.Left, true, high/markEvery)}
 	if c.alone = c.y[1].ticks == nil; c.alone {
 		c.y[0], c.y[1] = c.y[1], c.y[0]
 	}
@@ -82,8 +83,12 @@ func (p *Plot) draw(on surface, wide, high int) {
 		c.top += lineHeight
 	}
 	c.left, c.right = margin+c.widest(c.y[1])+gap, wide-margin-c.widest(c.y[0])-gap
-	c.say(c.fitted(c.y[1].name, wide/2-2*margin, textSize), margin, at)
-	right := c.fitted(c.y[0].name, wide/2-2*margin, textSize)
+	room := wide/2 - 2*margin
+	right := c.fitted(c.y[0].name, room, textSize)
+	if c.alone {
+		room = wide - 2*margin
+	}
+	c.say(c.fitted(c.y[1].name, room, textSize), margin, at)
 	c.say(right, wide-margin-c.long(right), at)
 	c.centred(c.fitted(c.x.name, c.right-c.left, textSize), (c.left+c.right)/2, high-margin)
 	c.axes()
@@ -236,7 +241,7 @@ func (c *canvas) bars(lines []curve) {
 	for i, x := range c.p.Curves[0].X {
 		y := c.p.Curves[0].Y[i]
 		label := amount(y)
-		if at := c.across(c.y[1], y); finite(c.y[1].scale(y)) && c.long(label) <= slot-gap {
+		if at := c.across(c.y[1], y); finite(c.y[1].scale(y)) && c.long(label) < slot {
 			c.text(label, c.along(x)-c.long(label)/2, min(at, c.bottom-2)-4, textSize, strong)
 		}
 	}

@@ -16,32 +16,55 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 )
 
-// accessible has axe-core look at a page, where KHOP_AXE names its axe.min.js. state is where the page finds its state.
-func accessible(t *testing.T, page, state string) {
+// inPage returns what an expression is in a page, as JSON. state is where the page finds its state, "" for nowhere.
+func inPage(t *testing.T, page, state, expression string, args ...string) string {
 	t.Helper()
-	script := os.Getenv("KHOP_AXE")
-	if script == "" {
-		return
-	}
 	page = regexp.MustCompile(`<meta http-equiv="Content-Security-Policy"[^>]*>`).ReplaceAllString(page, "")
-	page += `<script src="axe.js"></script><script>setTimeout(() => axe.run().then(r => { document.body.dataset.axe =
-		JSON.stringify(r.violations.map(v => v.id + ': ' + v.nodes.map(n => n.html).join(' '))) }), 1500)</script>`
+	page += `<script src="axe.js"></script><script>setTimeout(() => Promise.resolve(` + expression +
+		`).then(v => { document.body.dataset.found = JSON.stringify(v) }), 1500)</script>`
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/":
 			_, _ = io.WriteString(w, page)
 		case "/axe.js":
-			http.ServeFile(w, r, script)
+			if script := os.Getenv("KHOP_AXE"); script != "" {
+				http.ServeFile(w, r, script)
+			}
 		case "/state":
 			_, body, _ := get(t, state, "")
 			_, _ = io.WriteString(w, body)
 		}
 	}))
 	defer s.Close()
-	dom, _ := chromium(t, "--dump-dom", s.URL)
-	found := regexp.MustCompile(`data-axe="([^"]*)"`).FindStringSubmatch(dom)
-	expect.Ensure(t, len(found) == 2, "axe-core says nothing: %s", dom)
-	expect.That(t, found[1] == "[]", "axe-core says: %s", html.UnescapeString(found[1]))
+	dom, _ := chromium(t, append(args, "--dump-dom", s.URL)...)
+	found := regexp.MustCompile(`data-found="([^"]*)"`).FindStringSubmatch(dom)
+	expect.Ensure(t, len(found) == 2, "%s says nothing: %s", expression, dom)
+	return html.UnescapeString(found[1])
+}
+
+// accessible has axe-core look at a page, where KHOP_AXE names its axe.min.js.
+func accessible(t *testing.T, page, state string) {
+	t.Helper()
+	if os.Getenv("KHOP_AXE") == "" {
+		return
+	}
+	found := inPage(t, page, state,
+		`axe.run().then(r => r.violations.map(v => v.id + ': ' + v.nodes.map(n => n.html).join(' ')))`)
+	expect.That(t, found == "[]", "axe-core says: %s", found)
+}
+
+// windowWidths are those of windows that pages are made for, in pixels.
+var windowWidths = []int{400, 1100, 1400}
+
+// uncut sees that a page has nothing that is wider than its place.
+func uncut(t *testing.T, page, state string) {
+	t.Helper()
+	for _, width := range windowWidths {
+		found := inPage(t, page, state, `[...document.querySelectorAll('body, .scroll')].filter(e => `+
+			`e.scrollWidth > e.clientWidth + 1).map(e => e.textContent.trim().slice(0, 80))`,
+			fmt.Sprintf("--window-size=%d,900", width))
+		expect.That(t, found == "[]", "at %d pixels it cuts %s", width, found)
+	}
 }
 
 // The browser shows of a report what runs have printed by --json, in units and by its names, and finds nothing wrong
@@ -86,7 +109,9 @@ func TestABrowserShowsTheReport(t *testing.T) {
 	accessible(t, string(expect.Must(os.ReadFile(target))(t)), "")
 	screenshots(t, "report", "file://"+target, 2600)
 	must(t, "report", "--force", target, filepath.Join(dir, "one.json"), filepath.Join(dir, "two.json"))
-	accessible(t, string(expect.Must(os.ReadFile(target))(t)), "")
+	page := string(expect.Must(os.ReadFile(target))(t))
+	accessible(t, page, "")
+	uncut(t, page, "")
 	screenshots(t, "changed", "file://"+target, 1700)
 }
 

@@ -164,6 +164,7 @@ func TestABrowserShowsTheState(t *testing.T) {
 	}
 	_, page, _ := get(t, url, "")
 	accessible(t, page, url+"state")
+	uncut(t, page, url+"state")
 	screenshots(t, "live", moving(t), 900)
 }
 
@@ -175,7 +176,7 @@ func screenshots(t *testing.T, name, url string, high int) {
 	if dir == "" {
 		return
 	}
-	for _, width := range []int{400, 1100, 1400} {
+	for _, width := range windowWidths {
 		for _, dark := range []string{"", "dark"} {
 			args := []string{fmt.Sprintf("--screenshot=%s/%s-%d%s.png", dir, name, width, dark),
 				fmt.Sprintf("--window-size=%d,%d", width, high), "--hide-scrollbars", "--virtual-time-budget=60000"}

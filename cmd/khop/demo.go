@@ -61,7 +61,8 @@ func (c *demoCmd) Run(env *environment) error {
 
 // tour does it all; made is what to remove afterwards.
 func (c *demoCmd) tour(env *environment, made string) (err error) {
-	fmt.Fprintln(env.stdout, "khop loads mini-batches of a graph for training. This makes a small graph, and trains on it.\n")
+	fmt.Fprint(env.stdout, "khop loads mini-batches of a graph for training. This makes a small graph, and trains on "+
+		"it.\n\n")
 	classes, err := c.make(env)
 	if err != nil {
 		return err

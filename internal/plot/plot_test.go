@@ -84,7 +84,8 @@ func TestEpochsAreWhole(t *testing.T) {
 		a := (&Plot{Curves: []Curve{c}}).below()
 		expect.That(t, len(a.ticks) > 0 && len(a.ticks) <= 13, "%d epochs have %d marks", n, len(a.ticks))
 		for _, tick := range a.ticks {
-			whole := tick.At == math.Trunc(tick.At) && strings.ReplaceAll(tick.Label, ",", "") == fmt.Sprint(int(tick.At))
+			label := strings.ReplaceAll(tick.Label, ",", "")
+			whole := tick.At == math.Trunc(tick.At) && label == fmt.Sprint(int(tick.At))
 			expect.That(t, whole, "%v of %d", tick, n)
 		}
 	}

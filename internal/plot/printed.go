@@ -20,7 +20,8 @@ func Printed(title string, all Objects) (list []*Plot) {
 		return nil
 	}
 	last := all[len(all)-1]
-	for _, p := range []*Plot{learning(all), throughput(all), degrees(last), counts(last), splits(last), speedUps(last)} {
+	for _, p := range []*Plot{learning(all), throughput(all), degrees(last), counts(last), splits(last),
+		speedUps(last)} {
 		if p != nil {
 			list = append(list, p)
 		}

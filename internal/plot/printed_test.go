@@ -63,7 +63,8 @@ func TestBarsAreWhatWasCounted(t *testing.T) {
 
 // The optimum by row is drawn with the rows missed, and takes no seconds.
 func TestTheOptimumIsOfRows(t *testing.T) {
-	policies := `"policies":[{"policy":"optimum","seconds":3,"misses":2},{"policy":"look-ahead","seconds":1,"misses":1}]}`
+	policies := `"policies":[{"policy":"optimum","seconds":3,"misses":2},
+		{"policy":"look-ahead","seconds":1,"misses":1}]}`
 	list := Printed("", printed(t, `{"rows":4,"column_bytes":4,"caches":[{"cache_bytes":1,`+policies+
 		`,{"cache_bytes":2,`+policies+`]}`))
 	expect.Same(t, list[0].Curves, []Curve{{Name: "look-ahead", X: []float64{0, 1}, Y: []float64{1, 1}}})

@@ -31,8 +31,8 @@ func of(group int, names, label string) rule {
 }
 
 var rules = []rule{
-	of(hidden, `(report|loading|paths|samplers|sparse|rank|node_types|edge_types|splits|links|names|edge_columns)\..*|`+
-		`versions\.docs|meters\.seconds|notes\..*\.(change|name|count)`, ""),
+	of(hidden, `(report|loading|paths|samplers|sparse|rank|node_types|edge_types|splits|links)\..*|`+
+		`(names|edge_columns)\..*|versions\.docs|meters\.seconds|notes\..*\.(change|name|count)`, ""),
 	of(0, `options\.(.*)`, "--$1"),
 	of(0, `sampler`, "sampler, with its options"),
 	of(0, `residence`, "columns are"),

@@ -98,7 +98,7 @@ func (r *Run) flatten(path string, text json.RawMessage) {
 			r.flatten(path+"."+key, inner)
 		}
 	case json.Unmarshal(text, &list) == nil:
-		if len(list) > 0 && !slices.ContainsFunc(list, func(t json.RawMessage) bool { return t[0] == '{' || t[0] == '[' }) {
+		if len(list) > 0 && !strings.ContainsAny(string(list[0][:1]), "[{") {
 			v.raw = joined(list[:min(len(list), mostListed)])
 			if json.Unmarshal(text, &v.list) != nil {
 				v.list = nil

@@ -38,10 +38,12 @@ func section(t *testing.T, text, title string) string {
 }
 
 const (
-	one = `{"seconds":3,"sample_ms":4.5,"batches_per_s":10.25,"dataset":"<d>","report":{},"options":{"workers":1,"a_b":"<b>"},
-		"anon_bytes":412614656,"gather_gb_per_s":6.76122,"nodes_per_hop":[1000.5,2],"seed":1234567,"workers":1,"warmup":3}`
-	two = `{"seconds":3,"sample_ms":9,"batches_per_s":20.5,"dataset":"<d>","report":{},"options":{"workers":2},
-		"anon_bytes":412614657,"gather_gb_per_s":6.76122,"nodes_per_hop":[1000.5,2],"seed":1234567,"none":null}`
+	one = `{"seconds":3,"sample_ms":4.5,"batches_per_s":10.25,"dataset":"<d>","report":{},
+		"options":{"workers":1,"a_b":"<b>"},"anon_bytes":412614656,"gather_gb_per_s":6.76122,
+		"nodes_per_hop":[1000.5,2],"seed":1234567,"workers":1,"warmup":3}`
+	two = `{"seconds":3,"sample_ms":9,"batches_per_s":20.5,"dataset":"<d>","report":{},
+		"options":{"workers":2},"anon_bytes":412614657,"gather_gb_per_s":6.76122,
+		"nodes_per_hop":[1000.5,2],"seed":1234567,"none":null}`
 )
 
 func TestAReportSaysFiguresInUnitsAndGroups(t *testing.T) {
@@ -57,7 +59,8 @@ func TestAReportSaysFiguresInUnitsAndGroups(t *testing.T) {
 		last = at
 	}
 	expect.That(t, strings.Count(shown, "workers") == 1, "an option is there twice: %s", shown)
-	for _, want := range []string{"anon_bytes 412614656", "options.workers 1", " workers 1", "gather_gb_per_s 6.76122"} {
+	for _, want := range []string{"anon_bytes 412614656", "options.workers 1", " workers 1",
+		"gather_gb_per_s 6.76122"} {
 		expect.That(t, strings.Contains(printed, want), "the raw names lack %q: %s", want, printed)
 	}
 	for _, want := range []string{"It &lt;waited&gt;.", "run &lt;1&gt;", `title="anon_bytes"`, "&#34;workers&#34;: 1"} {
@@ -100,7 +103,8 @@ func TestAReportOfTrainingHasCurves(t *testing.T) {
 		"policies":[{"policy":"lru","seconds":1}]}]}`)
 	expect.Same(t, strings.Count(text, "<svg"), 1, "curves")
 	text = made(t, one)
-	expect.That(t, strings.Contains(section(t, text, "run &lt;1&gt;"), "time of one worker, a batch"), "no bars: %s", text)
+	card = section(t, text, "run &lt;1&gt;")
+	expect.That(t, strings.Contains(card, "time of one worker, a batch"), "no bars: %s", card)
 }
 
 func TestValuesHaveTheirUnits(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"html/template"
 	"io"
 	"math"
+	"path"
 	"slices"
 	"strings"
 
@@ -122,8 +123,8 @@ func faster(runs []*Run) (said []string) {
 
 // verdict is what the run comes to, in a sentence or two.
 func (r *Run) verdict() string {
-	has := func(path string) bool { return r.Values[path].is }
-	text := func(path string) string { return shown(path, r.Values[path]) }
+	has := func(name string) bool { return r.Values[name].is }
+	text := func(name string) string { return shown(name, r.Values[name]) }
 	var said string
 	switch {
 	case has("batches_per_s"):
@@ -136,7 +137,8 @@ func (r *Run) verdict() string {
 		said = fmt.Sprintf("%s: test accuracy %s, validation %s (epoch %s of %s), in %s.", text("model"),
 			text("test_accuracy"), text("val_accuracy"), text("best_epoch"), text("epochs"), text("seconds"))
 	case has("nodes") && has("edges"):
-		said = fmt.Sprintf("%s: %s nodes, %s edges, %s.", text("dataset"), text("nodes"), text("edges"), text("bytes"))
+		said = fmt.Sprintf("%s: %s nodes, %s edges, %s.", path.Base(text("dataset")), text("nodes"), text("edges"),
+			text("bytes"))
 	}
 	return strings.TrimSpace(said + " " + r.Said)
 }

@@ -36,7 +36,7 @@ var rules = []rule{
 	of(0, `options\.(.*)`, "--$1"),
 	of(0, `sampler`, "sampler, with its options"),
 	of(0, `residence`, "columns are"),
-	of(0, `(dataset|source|file|kind|model|features|device|batch_size|seed|workers|prefetch|warmup|batches|epochs)`, ""),
+	of(0, `dataset|source|file|kind|model|features|device|batch_size|seed|workers|prefetch|warmup|batches|epochs`, ""),
 	of(1, `(train|val|test)_accuracy`, "accuracy, $1"),
 	of(1, `loss|best_epoch`, ""),
 	of(1, `notes\.(\d+)\.text`, "note $1"),

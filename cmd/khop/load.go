@@ -77,7 +77,9 @@ func (f *loadFlags) open(env *environment, planned func(loader.Estimate)) (*load
 	if err != nil {
 		return nil, errors.Join(err, ds.Close())
 	}
-	opt.Device.Name = chosenDevice(env, opt)
+	name, why := loader.ChooseDevice(opt)
+	noteUnused(env, opt, name, why)
+	opt.Device.Name = name
 	if planned != nil {
 		memory, err := loader.Plan(env.ctx, ds, opt)
 		if err != nil {
@@ -99,17 +101,14 @@ func (f *loadFlags) open(env *environment, planned func(loader.Estimate)) (*load
 // gpus has an entry for each GPU that the system's driver knows.
 var gpus = "/proc/driver/nvidia/gpus"
 
-// chosenDevice returns where the batches are made. It says why a GPU that is here does not make them, unless a device
-// is named.
-func chosenDevice(env *environment, opt loader.Options) string {
-	asked := opt.EnsureDefaults().Device.Name
-	name, why := loader.ChooseDevice(opt)
-	if asked == "auto" && name == "cpu" {
-		if known, _ := os.ReadDir(gpus); device.Count() > 0 || len(known) > 0 {
-			env.note("%s: %s", name, why)
-		}
+// noteUnused says why a GPU that is here does not make the batches, unless a device is asked for.
+func noteUnused(env *environment, asked loader.Options, name, why string) {
+	if asked.EnsureDefaults().Device.Name != "auto" || name != "cpu" {
+		return
 	}
-	return name
+	if known, _ := os.ReadDir(gpus); device.Count() > 0 || len(known) > 0 {
+		env.note("%s: %s", name, why)
+	}
 }
 
 // warnings hands what loaders warn of on as notes.

@@ -159,12 +159,14 @@ func (c *demoCmd) load(env *environment, ds *formats.Dataset) (err error) {
 		}
 	}
 	took := ld.Stats()
+	where := fmt.Sprintf("%s, on %s", english.Plural(plan.Workers, "worker", ""), ld.Options().Device.Name)
 	if took.DeviceMemoryPeak > 0 {
-		c.said(env, "", "memory: about %s of the device expected for batches; %s taken, with the graph and its columns",
+		c.said(env, "", "device memory: about %s expected for batches; %s taken, with the graph",
 			c.size(plan.Device.Total()), c.size(took.DeviceMemoryPeak))
+		c.said(env, "", "host memory: %s taken; %s", c.size(took.MemoryPeak), where)
+		return nil
 	}
-	c.said(env, "", "memory: %s expected, %s taken; %s, on %s", c.size(plan.Expected.Total()),
-		c.size(took.MemoryPeak), english.Plural(plan.Workers, "worker", ""), ld.Options().Device.Name)
+	c.said(env, "", "memory: %s expected, %s taken; %s", c.size(plan.Expected.Total()), c.size(took.MemoryPeak), where)
 	return nil
 }
 

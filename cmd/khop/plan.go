@@ -19,7 +19,7 @@ import (
 type planCmd struct {
 	loadFlags `embed:""`
 
-	plotFlags `embed:"" set:"plot_of=seconds an epoch by size of the cache"`
+	plotFlags `embed:"" set:"plot_of=seconds and rows missed of an epoch, by size of the cache"`
 
 	PriceGB       float64 `name:"price-gb" default:"0" help:"Price of a GB that comes from elsewhere."`
 	PriceRequests float64 `default:"0.4" help:"Price of a million requests to where a dataset lies."`

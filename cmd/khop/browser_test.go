@@ -77,7 +77,7 @@ func TestABrowserShowsTheReport(t *testing.T) {
 		return path
 	}
 	bench := func(more ...string) string {
-		return must(t, append([]string{"bench", data, "--batches", "20", "--batch-size", "10", "--fanouts", "3,2",
+		return must(t, append([]string{"bench", data, "--batches", "1000", "--batch-size", "200", "--fanouts", "10,5",
 			"--no-memcpy", "--json"}, more...)...)
 	}
 	printed := bench("--workers", "1")

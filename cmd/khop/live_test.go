@@ -165,7 +165,7 @@ func TestABrowserShowsTheState(t *testing.T) {
 	_, page, _ := get(t, url, "")
 	accessible(t, page, url+"state")
 	uncut(t, page, url+"state")
-	screenshots(t, "live", moving(t), 900)
+	screenshots(t, "live", moving(t), 1050)
 }
 
 // screenshots has the browser make pictures of a page, so high, for who wants to look at them in the folder

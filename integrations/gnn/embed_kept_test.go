@@ -205,7 +205,8 @@ func TestRowsAfterADrawnEditAreThoseOfARunFromScratch(t *testing.T) {
 func TestNothingThatChangedIsNothingToMake(t *testing.T) {
 	g := grown(t, rand.New(rand.NewPCG(expect.Seed(t), 9)), 1)[0]
 	for _, model := range models {
-		m := expect.Must(newNetwork(40, 4, Options{Model: model, Heads: 2, Layers: 2, Seed: 4}.withDefaults(), &budget{}))(t)
+		of := Options{Model: model, Heads: 2, Layers: 2, Seed: 4}.withDefaults()
+		m := expect.Must(newNetwork(40, 4, of, &budget{}))(t)
 		way := embed.Options{Folder: filepath.Join(t.TempDir(), "work"), Memory: 3 << 20, Files: true, Keep: true}
 		p := func() *embed.Program {
 			return &embed.Program{Graph: g, Steps: stepsOf(t, g, m), Name: model, Base: model}

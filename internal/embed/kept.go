@@ -14,10 +14,10 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// What is kept of a program (Options.Keep) are its tables, and a file of sums: a line of JSON, and a hash of 64 bits for
-// each row of a column and for the edges of each node. A later run over another graph sees in them which nodes have
-// changed, and computes again what these reach: a sum that is damaged differs, too. The sums of the run in hand are in a
-// file beside, which takes the place of the other when all tables are done.
+// What is kept of a program (Options.Keep) are its tables, and a file of sums: a line of JSON, and a hash of 64 bits
+// for each row of a column and for the edges of each node. A later run over another graph sees in them which nodes have
+// changed, and computes again what these reach: a sum that is damaged differs, too. The sums of the run in hand are in
+// a file beside, which takes the place of the other when all tables are done.
 const (
 	keptFormat = "khop-embed-kept 2" // 1 had sums that lists of few sources shared
 	keptFile   = "kept"
@@ -136,7 +136,7 @@ func (t *topology) sum(edges int, node int64) uint64 {
 	return sumOfList(node, hi-lo, func(i int64) int64 { return t.source(lo+i, offset) })
 }
 
-// sumOfList hashes a node, the length of a list of its own, and the list: of 64 entries at a time, each hash keyed by the
+// sumOfList hashes a node, the length of a list, and the list: 64 entries at a time, each hash keyed by the
 // one before.
 func sumOfList(node, n int64, at func(i int64) int64) uint64 {
 	var block [64 * 8]byte

@@ -50,6 +50,22 @@ var remainders = []string{"pad", "drop", "short"}
 // String returns the name on the command line.
 func (r Remainder) String() string { return enum.Name(remainders, r) }
 
+// SeedTimes says what becomes of the times of seeds.
+type SeedTimes uint8
+
+const (
+	// ReadTimes refuses seeds with times where the sampler does not look at them: rows later than a seed would be in its
+	// batch.
+	ReadTimes SeedTimes = iota
+	// IgnoreTimes lets such a sampler load rows of any time. Batches still have the times of their seeds.
+	IgnoreTimes
+)
+
+var seedTimes = []string{"read", "ignore"}
+
+// String returns the name on the command line.
+func (t SeedTimes) String() string { return enum.Name(seedTimes, t) }
+
 // Residence says where the dataset lies while it is read.
 type Residence uint8
 
@@ -143,6 +159,8 @@ type Options struct {
 	DropLast bool `help:"Leave out a last batch with fewer seeds."`
 	// Shuffle takes the seeds in another random order each epoch instead of the order given.
 	Shuffle bool `help:"Take the seeds in a new random order each epoch."`
+	// Times says what becomes of the times of seeds where the sampler does not look at them. Default ReadTimes: an error.
+	Times SeedTimes `default:"read" help:"If the sampler ignores times that seeds have: read is an error, ignore is not."`
 	// TimeOrder takes the seeds in the order of their times, those of one time in the order given.
 	TimeOrder bool `help:"Take the seeds in the order of their times."`
 	// SameTime makes batches of seeds whose times lie in one span of so many units, of which one begins at 0: 1 is for

@@ -83,6 +83,9 @@ func (l *Loader) listRequest(r *Request) (*seedlist.List, error) {
 		return nil, err
 	}
 	list, err := seedlist.New(r.Seeds, g, "", "")
+	if err == nil && list.Timed && !l.plan.ReadsTimes && l.opt.Times == ReadTimes {
+		err = l.opt.errUnread()
+	}
 	return &list, err
 }
 

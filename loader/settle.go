@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/khop-gnn/khop/internal/launcher"
 	"github.com/khop-gnn/khop/internal/option"
@@ -188,15 +189,26 @@ func (o *Options) findSeeds(src Source, s *recipe.Spec) error {
 		o.log().Info("no train split: all nodes are seeds")
 	}
 	o.Seeds = what
-	if err := o.checkTimes(s); err != nil {
+	if err := o.checkTimes(s, said.Times); err != nil {
 		return err
 	}
 	return o.checkLinks(s)
 }
 
-// checkTimes refuses an order of times for seeds that have none, or that are to have another order.
-func (o *Options) checkTimes(s *recipe.Spec) error {
+// errUnread is that of times which the sampler does not look at.
+func (o *Options) errUnread() error {
+	name, _, _ := strings.Cut(o.Sampler.Fingerprint(), " ")
+	return option.Errorf(ErrOptions, o, "Times", " is read, but the sampler %q does not look at the times of seeds: "+
+		"batches would have rows that are later than their seeds; take the sampler \"temporal\", or \"ignore\" the times",
+		name)
+}
+
+// checkTimes refuses times that the sampler does not read, and an order of times for seeds that have none, or that are
+// to have another order.
+func (o *Options) checkTimes(s *recipe.Spec, read bool) error {
 	switch of := o.Seeds; {
+	case s.Seeds.Timed && s.Seeds.Count > 0 && !s.Seeds.OnRequest && !read && o.Times == ReadTimes:
+		return o.errUnread()
 	case !o.TimeOrder && o.SameTime == 0:
 	case s.Seeds.Count > 0 && !s.Seeds.Timed:
 		return option.Errorf(ErrOptions, o, "SameTime", " and %s are for seeds that have times, which %v have not: "+

@@ -100,7 +100,7 @@ func (n Neighbor) validate(s *graph.Schema) error {
 func (n Neighbor) Describe(s *graph.Schema, batchSize int) (Description, error) {
 	n.Time = n.Time.of(s)
 	d, err := describe(n, s, batchSize)
-	d.EdgeColumns, d.NodeColumns = n.edgeColumns(), n.nodeColumns()
+	d.EdgeColumns, d.NodeColumns, d.Times = n.edgeColumns(), n.nodeColumns(), n.Time.on()
 	d.Excludes = !n.Together && !n.Induced && n.Direction == In
 	if d.Frontier = &n.Frontier; n.Induced {
 		n.Frontier = AllNodes

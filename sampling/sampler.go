@@ -41,6 +41,9 @@ type Description struct {
 	EdgeColumns []string
 	// NodeColumns names columns of the nodes that the sampler reads. Not every node type need have them.
 	NodeColumns []string
+	// Times says that the sampler looks at each item as of its time (Request.Times, SeedEdges.Times): nothing later is
+	// in the batch. A loader refuses seeds with times for a sampler that does not.
+	Times bool
 	// Excludes says that the sampler may leave edges out of a batch (Request.Exclude), wherever it runs.
 	Excludes bool
 	// Frontier says which nodes hops expand; nil where that says nothing of the layers. With NewNodes consumers take

@@ -313,7 +313,7 @@ cudasim-ptx: cudasim ## write dist/libcudasim-ptx.so, which runs the committed P
 	@flock dist/.cudasim.lock $(MAKE) --no-print-directory -s -j2 -C internal/cudasim ptx
 
 .PHONY: planted
-planted: cudasim ## plant faults of 15 classes in kernels and device code; fail if a test misses one (ARGS=--write: docs/results/planted.md)
+planted: cudasim ## plant faults of 15 classes in kernels and device code; fail if a test misses one (ARGS=--write: docs/results/mutations.md)
 	@set -e; exports=$$(tools/cuda-env.sh); eval "$$exports"; python3 tools/planted/planted.py $(ARGS)
 
 .PHONY: planted-drawn

@@ -34,7 +34,7 @@ var (
 	countsCommit = flag.String("counts.commit", "", "with -rewrite, the commit of the kernels")
 )
 
-// countedSamplers are those of docs/results/gpu-model.md, for batches of so many seeds. Those without seeds draw
+// countedSamplers are those of docs/results/gpu.md, for batches of so many seeds. Those without seeds draw
 // batches of a like size.
 func countedSamplers(g *graph.Graph, seeds int) map[string]sampling.Sampler {
 	asOf, hops := int64(50), []int{15, 10, 5}
@@ -93,7 +93,7 @@ type kernelReads struct {
 	LongestDevice uint64 `json:"longest_device"`
 }
 
-// TestCountsOfSamplers keeps samplers.json true, which -rewrite makes: what docs/results/gpu-model.md says of each
+// TestCountsOfSamplers keeps samplers.json true, which -rewrite makes: what docs/results/gpu.md says of each
 // sampler. Batches of a small graph are counted each time, real ones (bench/gpu/counts.sh) only for that page.
 func TestCountsOfSamplers(t *testing.T) {
 	cudatest.NeedSimulator(t)

@@ -335,7 +335,7 @@ def write(args, result):
     (args.out / "cpu.json").write_text(json.dumps(result, indent=1) + "\n")
     page = args.out / "cpu.md"
     by_hand = page.read_text().partition(BY_HAND)[1:] if page.exists() else ()
-    page.write_text(report.markdown(result, charts.read(args.out, "cpu-pyg.json")) + "".join(by_hand))
+    page.write_text(report.markdown(result) + "".join(by_hand))
     try:
         charts.write(args.out)
     except LookupError as e:

@@ -538,8 +538,8 @@ func (c *conversion) finish(res *Result, o *order, s *graph.Schema) {
 	res.Notes = append(res.Notes, c.spell(append(c.graph.Notes[c.told:], o.notes()...))...)
 	res.MemoryPeak, res.TempPeak = c.ledger.Peak(), c.budget.DiskPeak()
 	res.TempWritten, res.TempRead = c.budget.Traffic()
-	for _, n := range res.Notes {
-		c.opt.Log("note: " + n.Text)
+	for _, line := range source.Lines(res.Notes) {
+		c.opt.Log("note: " + line)
 	}
 }
 

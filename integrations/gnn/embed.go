@@ -265,12 +265,12 @@ func (e *embedding) layers(g *graph.Graph) (all []*rowsLayer, x []*embed.Table, 
 	return all, x, name, nil
 }
 
-// digest tells models apart by their parameters.
+// digest tells models apart by their parameters, each of which is hashed after its name and length.
 func (m *network) digest() string {
 	h := xxh3.New()
 	_, _ = h.WriteString(m.kind)
 	for _, p := range m.params {
-		_, _ = h.WriteString(p.Name)
+		_, _ = fmt.Fprintf(h, "\n%q %d\n", p.Name, len(p.Data))
 		_, _ = h.Write(unified.FromSlice(p.Data).Bytes())
 	}
 	sum := h.Sum128().Bytes()

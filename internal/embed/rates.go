@@ -226,8 +226,12 @@ func (r *run) measureMemory() error {
 	return region.Close()
 }
 
-// measureStep times sums, Apply and what becomes of its rows. mapped is a trial of a mapped file.
+// measureStep times sums, Apply and what becomes of its rows, where the step has any to make. mapped is a trial of a
+// mapped file.
 func (r *run) measureStep(k int, s *Step, mapped []byte) error {
+	if r.of[k].count == 0 {
+		return nil
+	}
 	for i := range s.Sums {
 		rel := &s.Sums[i]
 		if rel.Reduce.normed() {

@@ -12,8 +12,13 @@
 // Assembler, and says only which edges are picked; examples/customsampler is one of 40 lines.
 //
 // A DeviceSampler also runs on a CUDA device, from the same Go code in every build: OpenDevice fails where there is no
-// device. Its DeviceWorker puts whole batches on a stream and makes the same samples there. The kernels are neighbor.cu
-// (what is picked) and assembly.cu (lists, local ids), cut as on the CPU; see "On a device" in docs/sampling.md.
+// device. Its DeviceWorker puts whole batches on a stream and makes the same samples there. A batch is a sequence of
+// stages: the seeds, then each hop, whose edge types are its segments. The host sends one description of the batch,
+// launches everything at once and waits for nothing. The kernels assembly_* are for all samplers: lists and local ids,
+// by the table of table.cuh. Pickers are neighbor_*, choose_* (weight, mask, share, time), together_*, labor_*, layer_*
+// (FastGCN, Ladies), pinsage_* and induce_* (edges between nodes); pick.cuh has what they share. walk_*, saint_* and
+// hgt_* place nodes, exclude_* finds edges to leave out, negative_* draws negatives, and sort_* puts edges in order, so
+// that sums of doubles are those of the CPU. What does not fit stops the stage: the host makes room and replays.
 //
 // # Caveats
 //

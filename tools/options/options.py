@@ -149,14 +149,13 @@ def of_keywords(options):
 
 
 def of_names(khop):
-    """The table of what the options of samplers are called."""
-    fields, takers = {}, {}
+    """The table of the options of samplers whose field in Go has another name."""
+    fields = {}
     for s in khop["samplers"]:
         for option, field in zip(s["options"], s["fields"]):
-            fields.setdefault(option, {})[code(f"{s['struct']}.{field}")] = True
-            takers.setdefault(option, []).append(s["name"])
-    return table([["in Go", "on the command line", "in Python", "samplers there"], *(
-        [", ".join(fields[o]), code("--" + o), code(o.replace("-", "_")), ", ".join(takers[o])] for o in fields)])
+            if re.sub(r"(?<=[a-z])(?=[A-Z])", "-", field.rpartition(".")[2]).lower() != option:
+                fields.setdefault(option, {})[code(f"{s['struct']}.{field}")] = True
+    return table([["in Go", "in Python"], *([", ".join(of), code(o.replace("-", "_"))] for o, of in fields.items())])
 
 
 def of_launchers(khop):

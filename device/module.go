@@ -39,6 +39,23 @@ func (d *Device) LoadKernels(image []byte, kernels map[string]**Kernel) (*Module
 	return d.loadKernels(image, kernels)
 }
 
+// LoadPacked is LoadKernels of a member of a ZIP file, such as "rows.ptx" of what tools/ptx packs. It decompresses the
+// member once, with the first device, and keeps it, so the pack must not change.
+func (d *Device) LoadPacked(pack []byte, member string, kernels map[string]**Kernel) (*Module, error) {
+	if !hasDriver {
+		return nil, errNoKernels
+	}
+	return d.loadPacked(pack, member, kernels)
+}
+
+func (d *Device) loadPacked(pack []byte, member string, kernels map[string]**Kernel) (*Module, error) {
+	image, err := unpack(pack, member)
+	if err != nil {
+		return nil, fmt.Errorf("packed kernels %s: %w", member, err)
+	}
+	return d.loadKernels(image, kernels)
+}
+
 var errNoKernels = errors.New("kernels in a build without CUDA")
 
 func (d *Device) loadKernels(image []byte, kernels map[string]**Kernel) (*Module, error) {

@@ -3,7 +3,6 @@
 package gather
 
 import (
-	_ "embed"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
@@ -61,9 +60,6 @@ func _(x deviceMark) {
 		(unsafe.Offsetof(x.where)^24)|(unsafe.Offsetof(x.place)^32)|(unsafe.Sizeof(x)^40)]
 }
 
-//go:embed rows.ptx
-var rowsPTX []byte
-
 // rowsKernels are the kernels of rows.cu, loaded on one device. They are safe for concurrent use.
 type rowsKernels struct {
 	*device.Module
@@ -74,7 +70,7 @@ type rowsKernels struct {
 // loadRowsKernels loads them. Close them before the device.
 func loadRowsKernels(on *device.Device) (*rowsKernels, error) {
 	k, err := &rowsKernels{}, error(nil)
-	k.Module, err = on.LoadKernels(rowsPTX, map[string]**device.Kernel{
+	k.Module, err = on.LoadPacked(kernelsPack, "rows.ptx", map[string]**device.Kernel{
 		"gather_rows":        &k.gatherRows.Kernel,
 		"gather_rows_ragged": &k.gatherRowsRagged.Kernel,
 		"cache_mark":         &k.cacheMark.Kernel,

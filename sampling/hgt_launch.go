@@ -3,7 +3,6 @@
 package sampling
 
 import (
-	_ "embed"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
@@ -32,9 +31,6 @@ func _(x deviceHgtRace) {
 	_ = [1]struct{}{}[unsafe.Offsetof(x.key)|(unsafe.Offsetof(x.nodes)^8)|(unsafe.Sizeof(x)^16)]
 }
 
-//go:embed hgt.ptx
-var hgtPTX []byte
-
 // hgtKernels are the kernels of hgt.cu, loaded on one device. They are safe for concurrent use.
 type hgtKernels struct {
 	*device.Module
@@ -44,7 +40,7 @@ type hgtKernels struct {
 // loadHgtKernels loads them. Close them before the device.
 func loadHgtKernels(on *device.Device) (*hgtKernels, error) {
 	k, err := &hgtKernels{}, error(nil)
-	k.Module, err = on.LoadKernels(hgtPTX, map[string]**device.Kernel{
+	k.Module, err = on.LoadPacked(kernelsPack, "hgt.ptx", map[string]**device.Kernel{
 		"hgt_give":  &k.hgtGive.Kernel,
 		"hgt_race":  &k.hgtRace.Kernel,
 		"hgt_count": &k.hgtCount.Kernel,

@@ -3,7 +3,6 @@
 package sampling
 
 import (
-	_ "embed"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
@@ -19,9 +18,6 @@ func _(x deviceLaborStep) {
 	_ = [1]struct{}{}[unsafe.Offsetof(x.at)|(unsafe.Offsetof(x.poisson)^16)|(unsafe.Sizeof(x)^24)]
 }
 
-//go:embed labor.ptx
-var laborPTX []byte
-
 // laborKernels are the kernels of labor.cu, loaded on one device. They are safe for concurrent use.
 type laborKernels struct {
 	*device.Module
@@ -31,7 +27,7 @@ type laborKernels struct {
 // loadLaborKernels loads them. Close them before the device.
 func loadLaborKernels(on *device.Device) (*laborKernels, error) {
 	k, err := &laborKernels{}, error(nil)
-	k.Module, err = on.LoadKernels(laborPTX, map[string]**device.Kernel{
+	k.Module, err = on.LoadPacked(kernelsPack, "labor.ptx", map[string]**device.Kernel{
 		"labor_count": &k.laborCount.Kernel,
 		"labor_least": &k.laborLeast.Kernel,
 		"labor_pick":  &k.laborPick.Kernel,

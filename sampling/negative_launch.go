@@ -3,7 +3,6 @@
 package sampling
 
 import (
-	_ "embed"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
@@ -80,9 +79,6 @@ func _(x deviceNegativeNodes) {
 		(unsafe.Offsetof(x.sums)^24)|(unsafe.Sizeof(x)^32)]
 }
 
-//go:embed negative.ptx
-var negativePTX []byte
-
 // negativeKernels are the kernels of negative.cu, loaded on one device. They are safe for concurrent use.
 type negativeKernels struct {
 	*device.Module
@@ -92,7 +88,7 @@ type negativeKernels struct {
 // loadNegativeKernels loads them. Close them before the device.
 func loadNegativeKernels(on *device.Device) (*negativeKernels, error) {
 	k, err := &negativeKernels{}, error(nil)
-	k.Module, err = on.LoadKernels(negativePTX, map[string]**device.Kernel{
+	k.Module, err = on.LoadPacked(kernelsPack, "negative.ptx", map[string]**device.Kernel{
 		"negative_draw": &k.negativeDraw.Kernel,
 	})
 	if err != nil {

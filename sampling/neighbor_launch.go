@@ -3,7 +3,6 @@
 package sampling
 
 import (
-	_ "embed"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
@@ -19,9 +18,6 @@ func _(x deviceNeighborStep) {
 	_ = [1]struct{}{}[unsafe.Offsetof(x.at)|(unsafe.Offsetof(x.replace)^16)|(unsafe.Sizeof(x)^24)]
 }
 
-//go:embed neighbor.ptx
-var neighborPTX []byte
-
 // neighborKernels are the kernels of neighbor.cu, loaded on one device. They are safe for concurrent use.
 type neighborKernels struct {
 	*device.Module
@@ -31,7 +27,7 @@ type neighborKernels struct {
 // loadNeighborKernels loads them. Close them before the device.
 func loadNeighborKernels(on *device.Device) (*neighborKernels, error) {
 	k, err := &neighborKernels{}, error(nil)
-	k.Module, err = on.LoadKernels(neighborPTX, map[string]**device.Kernel{
+	k.Module, err = on.LoadPacked(kernelsPack, "neighbor.ptx", map[string]**device.Kernel{
 		"neighbor_count":  &k.neighborCount.Kernel,
 		"neighbor_pick":   &k.neighborPick.Kernel,
 		"neighbor_expand": &k.neighborExpand.Kernel,

@@ -3,7 +3,6 @@
 package sampling
 
 import (
-	_ "embed"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
@@ -30,9 +29,6 @@ func _(x deviceSaintRules) {
 	_ = [1]struct{}{}[unsafe.Offsetof(x.key)|(unsafe.Sizeof(x)^8)]
 }
 
-//go:embed saint.ptx
-var saintPTX []byte
-
 // saintKernels are the kernels of saint.cu, loaded on one device. They are safe for concurrent use.
 type saintKernels struct {
 	*device.Module
@@ -42,7 +38,7 @@ type saintKernels struct {
 // loadSaintKernels loads them. Close them before the device.
 func loadSaintKernels(on *device.Device) (*saintKernels, error) {
 	k, err := &saintKernels{}, error(nil)
-	k.Module, err = on.LoadKernels(saintPTX, map[string]**device.Kernel{
+	k.Module, err = on.LoadPacked(kernelsPack, "saint.ptx", map[string]**device.Kernel{
 		"saint_draw": &k.saintDraw.Kernel,
 	})
 	if err != nil {

@@ -3,7 +3,6 @@
 package sampling
 
 import (
-	_ "embed"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
@@ -38,9 +37,6 @@ func _(x deviceWalkStep) {
 	_ = [1]struct{}{}[unsafe.Offsetof(x.at)|(unsafe.Offsetof(x.rules)^16)|(unsafe.Sizeof(x)^24)]
 }
 
-//go:embed walk.ptx
-var walkPTX []byte
-
 // walkKernels are the kernels of walk.cu, loaded on one device. They are safe for concurrent use.
 type walkKernels struct {
 	*device.Module
@@ -50,7 +46,7 @@ type walkKernels struct {
 // loadWalkKernels loads them. Close them before the device.
 func loadWalkKernels(on *device.Device) (*walkKernels, error) {
 	k, err := &walkKernels{}, error(nil)
-	k.Module, err = on.LoadKernels(walkPTX, map[string]**device.Kernel{
+	k.Module, err = on.LoadPacked(kernelsPack, "walk.ptx", map[string]**device.Kernel{
 		"walk_take": &k.walkTake.Kernel,
 	})
 	if err != nil {

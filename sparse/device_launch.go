@@ -3,7 +3,6 @@
 package sparse
 
 import (
-	_ "embed"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
@@ -58,9 +57,6 @@ func _(x deviceSoftmax) {
 		(unsafe.Offsetof(x.out)^72)|(unsafe.Offsetof(x.heads)^80)|(unsafe.Sizeof(x)^88)]
 }
 
-//go:embed device.ptx
-var devicePTX []byte
-
 // deviceKernels are the kernels of device.cu, loaded on one device. They are safe for concurrent use.
 type deviceKernels struct {
 	*device.Module
@@ -72,7 +68,7 @@ type deviceKernels struct {
 // loadDeviceKernels loads them. Close them before the device.
 func loadDeviceKernels(on *device.Device) (*deviceKernels, error) {
 	k, err := &deviceKernels{}, error(nil)
-	k.Module, err = on.LoadKernels(devicePTX, map[string]**device.Kernel{
+	k.Module, err = on.LoadPacked(kernelsPack, "device.ptx", map[string]**device.Kernel{
 		"sparse_multiply":         &k.sparseMultiply.Kernel,
 		"sparse_sample":           &k.sparseSample.Kernel,
 		"sparse_softmax":          &k.sparseSoftmax.Kernel,

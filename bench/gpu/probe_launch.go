@@ -3,7 +3,6 @@
 package gpu
 
 import (
-	_ "embed"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
@@ -34,9 +33,6 @@ func _(x deviceRandom) {
 		(unsafe.Offsetof(x.key)^24)|(unsafe.Offsetof(x.sink)^32)|(unsafe.Sizeof(x)^40)]
 }
 
-//go:embed probe.ptx
-var probePTX []byte
-
 // probeKernels are the kernels of probe.cu, loaded on one device. They are safe for concurrent use.
 type probeKernels struct {
 	*device.Module
@@ -47,7 +43,7 @@ type probeKernels struct {
 // loadProbeKernels loads them. Close them before the device.
 func loadProbeKernels(on *device.Device) (*probeKernels, error) {
 	k, err := &probeKernels{}, error(nil)
-	k.Module, err = on.LoadKernels(probePTX, map[string]**device.Kernel{
+	k.Module, err = on.LoadPacked(kernelsPack, "probe.ptx", map[string]**device.Kernel{
 		"read_in_order":  &k.readInOrder.Kernel,
 		"read_at_random": &k.readAtRandom.Kernel,
 	})

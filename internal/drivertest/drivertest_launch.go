@@ -3,7 +3,6 @@
 package drivertest
 
 import (
-	_ "embed"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
@@ -51,9 +50,6 @@ func _(x devicePoke) {
 	_ = [1]struct{}{}[unsafe.Offsetof(x.at)|(unsafe.Offsetof(x.value)^8)|(unsafe.Sizeof(x)^16)]
 }
 
-//go:embed drivertest.ptx
-var drivertestPTX []byte
-
 // drivertestKernels are the kernels of drivertest.cu, loaded on one device. They are safe for concurrent use.
 type drivertestKernels struct {
 	*device.Module
@@ -66,7 +62,7 @@ type drivertestKernels struct {
 // loadDrivertestKernels loads them. Close them before the device.
 func loadDrivertestKernels(on *device.Device) (*drivertestKernels, error) {
 	k, err := &drivertestKernels{}, error(nil)
-	k.Module, err = on.LoadKernels(drivertestPTX, map[string]**device.Kernel{
+	k.Module, err = on.LoadPacked(kernelsPack, "drivertest.ptx", map[string]**device.Kernel{
 		"scale_add":      &k.scaleAdd.Kernel,
 		"reverse_blocks": &k.reverseBlocks.Kernel,
 		"store_double":   &k.storeDouble.Kernel,

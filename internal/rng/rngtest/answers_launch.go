@@ -3,7 +3,6 @@
 package rngtest
 
 import (
-	_ "embed"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
@@ -31,9 +30,6 @@ func _(x deviceSubsets) {
 		(unsafe.Offsetof(x.k)^24)|(unsafe.Offsetof(x.n)^32)|(unsafe.Offsetof(x.wide)^40)|(unsafe.Sizeof(x)^48)]
 }
 
-//go:embed answers.ptx
-var answersPTX []byte
-
 // answersKernels are the kernels of answers.cu, loaded on one device. They are safe for concurrent use.
 type answersKernels struct {
 	*device.Module
@@ -44,7 +40,7 @@ type answersKernels struct {
 // loadAnswersKernels loads them. Close them before the device.
 func loadAnswersKernels(on *device.Device) (*answersKernels, error) {
 	k, err := &answersKernels{}, error(nil)
-	k.Module, err = on.LoadKernels(answersPTX, map[string]**device.Kernel{
+	k.Module, err = on.LoadPacked(kernelsPack, "answers.ptx", map[string]**device.Kernel{
 		"rng_answers": &k.rngAnswers.Kernel,
 		"rng_subsets": &k.rngSubsets.Kernel,
 	})

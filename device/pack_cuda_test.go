@@ -31,18 +31,18 @@ func TestAMemberOfAPackIsDecompressedOnce(t *testing.T) {
 func TestADamagedPackIsAnError(t *testing.T) {
 	whole := packOf(t, "internal/drivertest")
 	want := expect.Must(decompress(whole, "drivertest.ptx"))(t)
-	seen := func(pack []byte) bool { // a time, say: it is another pack of the same text
+	refuses := func(pack []byte) bool { // a change of a time, for one, leaves the text as it was
 		got, err := decompress(pack, "drivertest.ptx")
-		expect.That(t, err != nil || bytes.Equal(got, want), "other text comes of a damaged pack")
+		expect.That(t, err != nil || bytes.Equal(got, want), "a damaged pack gives other text")
 		return err != nil
 	}
 	refused := 0
 	for at := range whole {
 		damaged := bytes.Clone(whole)
-		if damaged[at] ^= 1 << (at % 8); seen(damaged) {
+		if damaged[at] ^= 1 << (at % 8); refuses(damaged) {
 			refused++
 		}
-		expect.That(t, seen(whole[:at]), "the first %d of %d bytes are taken for a pack", at, len(whole))
+		expect.That(t, refuses(whole[:at]), "the first %d of %d bytes are taken for a pack", at, len(whole))
 	}
 	expect.That(t, refused > len(whole)*9/10, "%d of %d damaged packs are refused", refused, len(whole))
 }
@@ -52,7 +52,11 @@ func TestLoadPackedSaysWhichMemberItCannotRead(t *testing.T) {
 	for name, c := range map[string]struct {
 		pack []byte
 		want error
-	}{"nothing": {nil, nil}, "no pack": {[]byte("no pack"), nil}, "no such member": {packOf(t, "gather"), fs.ErrNotExist}} {
+	}{
+		"nothing":        {nil, nil},
+		"no pack":        {[]byte("no pack"), nil},
+		"no such member": {packOf(t, "gather"), fs.ErrNotExist},
+	} {
 		_, err := d.LoadPacked(c.pack, "absent.ptx", nil)
 		expect.That(t, err != nil && strings.Contains(err.Error(), "absent.ptx") &&
 			(c.want == nil || errors.Is(err, c.want)), "%s: %v", name, err)

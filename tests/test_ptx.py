@@ -197,8 +197,9 @@ def test_ptx_is_unpacked_for_the_simulator(tmp_path, monkeypatch):
 def test_a_check_is_done_again_when_a_file_of_it_changes(tmp_path, monkeypatch):
     monkeypatch.setattr(ptx, "ROOT", tmp_path)
     monkeypatch.setattr(pack, "ROOT", tmp_path)
-    files = ["a/x.cu", "a/kernels.ptx.zip", "a/x.ptx", "a/x_launch.go", "b/y.cuh", "device/include/nvrtc/cuda_env.h", "tools/ptx/ptx.py",
-             "tools/ptx/mirror.py", "tools/ptx/pack.py", "tools/ptx/cuda11.txt"]
+    files = ["a/x.cu", "a/kernels.ptx.zip", "a/x.ptx", "a/x_launch.go", "b/y.cuh",
+             "device/include/nvrtc/cuda_env.h", "tools/ptx/ptx.py", "tools/ptx/mirror.py",
+             "tools/ptx/pack.py", "tools/ptx/cuda11.txt"]
     for name in files:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)

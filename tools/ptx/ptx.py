@@ -3,11 +3,13 @@
 
 For each x.cu: PTX (by NVRTC, for compute capability 7.0), and x_launch.go with a typed launcher for each kernel and the
 struct that it takes, in Go; structs of a header y.cuh go to y_launch.go (mirror.py). The PTX of all kernels of a folder
-is committed and embedded as one file, kernels.ptx.zip (pack.py). NVRTC confirms the offsets of all fields, and so does the Go compiler. ptxas then assembles the PTX for the
-architectures below, to see that it does, and prints each kernel's registers and shared memory; a kernel that spills
-registers fails the run. With --check it assembles for those alone that programs take along: the PTX is the one that was
-assembled for all when it was written. A check that passed is not done again while no file of it changes
-(dist/ptx-checked).
+is committed and embedded as one file, kernels.ptx.zip (pack.py). NVRTC confirms the offsets of all fields, and so does
+the Go compiler.
+
+ptxas then assembles the PTX for the architectures below, to see that it can, and prints each kernel's registers and
+shared memory; a kernel that spills registers fails the run. With --check it assembles only for the architectures whose
+cubins programs take along: the PTX was assembled for all when it was written. A check that passed is not repeated until
+one of its files changes (dist/ptx-checked).
 
   ptx.py            writes the files
   ptx.py --check    writes nothing and fails if a file is not what the sources give

@@ -10,9 +10,9 @@
 //	})
 //	for batch, err := range ld.Epoch(ctx, 0) { ... }
 //
-// What is in a batch is a pure function of source, seeds, sampler, batch size, shuffle, seed, instance, epoch and batch
-// number. Workers, memory, device and ranks do not change a byte of it, and Batch.Digest shows that. Batch.State is a
-// place in an epoch, to store with a checkpoint; Resume goes on from it.
+// The contents of a batch are a pure function of source, seeds, sampler, batch size, shuffle, seed, instance, epoch and
+// batch number. Workers, memory, device and ranks do not change a byte of it, and Batch.Digest shows that. Batch.State
+// is a place in an epoch, to store with a checkpoint; Resume goes on from it.
 //
 // A loader owns a number of slots, each the memory of one batch, and takes all of it in New. A worker takes a free slot
 // and the next batch number together, samples and gathers, and puts the slot into a window from which the loop takes

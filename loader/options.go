@@ -145,10 +145,10 @@ type Options struct {
 	Shuffle bool `help:"Take the seeds in another order each epoch."`
 	// TimeOrder takes the seeds in the order of their times, those of one time in the order given.
 	TimeOrder bool `help:"Take the seeds in the order of their times."`
-	// SameTime makes batches of seeds whose times lie in one span of so many units, of which one begins at 0: 1 is for
-	// seeds of one time, 86,400 for those of a day, where times are in seconds. A batch has BatchSize of them at most;
-	// DropLast leaves out those that have fewer. They come in the order of their times. With Shuffle batches do not,
-	// nor the seeds of a span among its batches. Default 0: batches are of any times.
+	// SameTime is the width of a time window: no batch has seeds of two windows. One of them begins at time 0. 1 means
+	// seeds of the same time; 86,400, where times are in seconds, seeds of the same day. A batch has BatchSize of them
+	// at most; DropLast leaves out those that have fewer. They come in the order of their times. With Shuffle batches
+	// do not, nor the seeds of a window among its batches. Default 0: batches are of any times.
 	SameTime int64 `default:"0" range:"0," help:"A batch's seeds lie in one span of so many units of time; 0: any."`
 	// Seed keys every random choice.
 	Seed uint64 `default:"0" help:"Keys every random choice."`
@@ -194,7 +194,7 @@ type Options struct {
 	Device DeviceOptions
 	// Tuning is what few people need.
 	Tuning TuningOptions
-	// Hooks are what the caller gives, and is told.
+	// Hooks are what the caller gives, and what the loader calls back.
 	Hooks Hooks
 }
 
@@ -238,9 +238,9 @@ type DiskOptions struct {
 	// CacheBytes, and 8 MiB.
 	Lookahead int `default:"64" range:"1,16384" help:"Batches that --residence disk samples ahead, at most."`
 	// PackBytes lets the loader write rows that batches known ahead need, and the cache has no room for, to temporary
-	// files of so many bytes beside the columns, where they lie one after another for each batch. It does so where the
-	// disk reads them faster then, and there is room. Ids of batches known ahead may then take as much as CacheBytes,
-	// and 64 MiB: choose Lookahead large. Default: it does not.
+	// files of PackBytes bytes beside the columns, where they lie one after another for each batch. It does so where
+	// the disk reads them faster then, and there is room. Ids of batches known ahead may then take as much as
+	// CacheBytes, and 64 MiB: choose Lookahead large. Default: it does not.
 	PackBytes int64 `name:"pack" kind:"size" range:"0," help:"..."`
 }
 
@@ -282,11 +282,11 @@ type TuningOptions struct {
 	Trace string `of:"serve,bench" kind:"path" value:"FILE" help:"..."`
 }
 
-// Hooks are what the caller gives, and is told. No door but Go has them.
+// Hooks are what the caller gives, and what the loader calls back. Only Go has them.
 type Hooks struct {
 	// Logger hears of decisions and of the end of each epoch; nil is silent.
 	Logger *slog.Logger
-	// Progress is told how far a stage of New is, in bytes: "topology" and "columns" (Resident) or "read ahead"
+	// Progress receives how far a stage of New is, in bytes: "topology" and "columns" (Resident) or "read ahead"
 	// (Mapped), then "slots"; and "prepare", in units of its own, where the sampler or negatives look at the whole
 	// graph first. One goroutine at a time calls it; nil for none.
 	Progress func(stage string, done, total int64)
@@ -394,7 +394,7 @@ func (o Options) String() string {
 		maps.Copy(d, option.Document(s, kind.Options()))
 	}
 	text, err := json.Marshal(d)
-	if err != nil { // a number that is none: no loader takes it
+	if err != nil { // not a number: no loader takes it
 		return fmt.Sprintf(`{"error": %q}`, err)
 	}
 	return string(text)
@@ -408,8 +408,8 @@ func unwrapped(s sampling.Sampler) sampling.Sampler {
 	return s
 }
 
-// ParseOptions is the inverse of String. What the text does not say is the zero value. It returns ErrOptions for a text
-// that is none of String, and for a sampler that has more than options: a Cluster with a partition.
+// ParseOptions is the inverse of String. Options that the text does not have are the zero value. It returns ErrOptions
+// for a text that String does not write, and for a sampler that has more than options: a Cluster with a partition.
 func ParseOptions(text string) (o Options, err error) {
 	var d map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(text), &d); err != nil {

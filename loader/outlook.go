@@ -17,7 +17,7 @@ import (
 type Outlook struct {
 	Batches int64 `json:"batches"` // of an epoch
 	Rows    int64 `json:"rows"`    // that an epoch asks for, about
-	// Share of the rows was simulated, all places of the columns alike; what is said is scaled to all rows.
+	// Share of the rows was simulated, all places of the columns alike; the figures are scaled to all rows.
 	Share       float64        `json:"share"`
 	ColumnBytes int64          `json:"column_bytes"` // of the columns that can stay on disk
 	Probe       disk.Probe     `json:"probe"`

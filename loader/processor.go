@@ -125,7 +125,7 @@ func (l *Loader) hostWork() (work []string) {
 	return work
 }
 
-// onADevice returns a CUDA device, as options have it.
+// onADevice returns the CUDA device of these options.
 func onADevice(d *device.Device, o *Options) plan.Processor {
 	opt := oncuda.Options{Memory: o.Device.Memory, Cache: o.Device.Cache, Resident: o.Residence == Resident,
 		Ranking: o.ranking(), MeasurePages: o.Tuning.HostPages == PagesMeasured,
@@ -154,7 +154,7 @@ func (o *Options) ranking() *oncuda.Ranking {
 	return r
 }
 
-// onTheCPU returns the CPU, as options have it.
+// onTheCPU returns the CPU of these options.
 func onTheCPU(opt *Options) plan.Processor {
 	return &oncpu.Processor{Resident: opt.Residence == Resident}
 }

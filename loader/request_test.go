@@ -133,7 +133,7 @@ func TestARequestMayRepeatItself(t *testing.T) {
 	b.Release()
 }
 
-// Who holds all answers is told so; a release, another's too, lets a call go on that waits.
+// A caller that holds all answers gets an error; a release, also another caller's, lets a waiting call continue.
 func TestARequestWaitsForAnAnswerToBeReleased(t *testing.T) {
 	g := graphs.Plain(t, 300, 5)
 	l := asking(t, g, loader.Options{Sampler: neighbor, BatchSize: 5, Workers: 1,

@@ -19,7 +19,7 @@ import (
 	"github.com/khop-gnn/khop/sampling"
 )
 
-// settle decides where batches are made, and what is in them, for so many loaders that share a source. It fills in the
+// settle decides where batches are made, and what is in them, for n loaders that share a source. It fills in the
 // options.
 func settle(src Source, opt *Options, loaders int) (*plan.Plan, error) {
 	chosen := opt.Workers

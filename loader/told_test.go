@@ -127,7 +127,7 @@ func quoted(list []string) []string {
 	return list
 }
 
-// What is read ahead is the topology and all that rows are made of, up to half of the memory there is.
+// The topology and all arrays that rows are made of are read ahead, up to half of the memory.
 func TestWhatIsReadAheadFitsHalfOfMemory(t *testing.T) {
 	g := narrowGraph(t)
 	if err := pinned.Populate(unified.FromSlice(g.Indptr()).Bytes()); errors.Is(err, errors.ErrUnsupported) {

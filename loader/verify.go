@@ -17,7 +17,7 @@ type Verifier interface {
 	Verify(b []byte) error
 }
 
-// bringer is a source that is partial: what is to be read is brought before it is verified, where that is asked for.
+// bringer is a source that is partial: with Verify, it brings the arrays that will be read before they are verified.
 type bringer struct {
 	Source
 	from   tiers.Partial

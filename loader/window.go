@@ -143,7 +143,7 @@ func (r *run) batchAt(position uint64) (number uint64, padded bool) {
 	return number % l.plan.Batches, number >= r.last
 }
 
-// made returns what is called once a batch is made; nil for nothing.
+// made returns the function to call when a batch is made; nil for nothing.
 func (l *Loader) made(b *Batch) func() error {
 	if l.opt.Hooks.Made == nil {
 		return nil

@@ -79,9 +79,9 @@ type Slot interface {
 	// Turn counts the batches of the epoch, or the part of one, that the loader makes, from 1 on. It is 0 for a batch
 	// on trial, or that was asked for alone.
 	Turn() uint64
-	// Room returns host memory for so many bytes of the rows of an array: the rows themselves where batches are made on
-	// the CPU, else page-locked memory, from where they go to the device. A later call for the same array returns the
-	// same memory where that has room.
+	// Room returns host memory for this number of bytes of the rows of an array: the rows themselves where batches are
+	// made on the CPU, else page-locked memory, from where they go to the device. A later call for the same array
+	// returns the same memory where that has room.
 	Room(array int, bytes int64) ([]byte, error)
 	// Rows takes the memory of an array for n rows, which is on the device where batches are made there, and returns
 	// it. What Room returned stays valid only where it had as much.

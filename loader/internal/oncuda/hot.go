@@ -226,7 +226,7 @@ func (c *deviceColumn) keep(ctx context.Context, hot []int64) error {
 	return c.device.Cache(ctx, hot, pinned.Options{Ledger: c.ledger, Purpose: pinned.Columns})
 }
 
-// eachID calls f for each id of a list, which may be none.
+// eachID calls f for each id of a list, which may be nil.
 func eachID(ids unified.Tensor, f func(id int64)) {
 	at, err := unified.Integers(ids)
 	for i := int64(0); err == nil && i < ids.Len(); i++ {

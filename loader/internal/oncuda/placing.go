@@ -247,7 +247,7 @@ func (p *placer) bring(b []byte, opt pinned.AttachOptions) (*pinned.Attachment, 
 	return a, err
 }
 
-// held returns the device memory that so many bytes take.
+// held returns the device memory that bytes take.
 func (p *placer) held(b []byte) int64 {
 	return (pinned.Options{Device: p.d.Device}).Size(int64(len(b)))
 }

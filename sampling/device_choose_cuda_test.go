@@ -140,7 +140,7 @@ func TestDeviceNamesTheEdgeWhoseWeightIsNone(t *testing.T) {
 	expect.Is(t, sampleOn(t, o, g, 1, &Request{Seeds: [][]int64{{0}}}), nil, "the greatest weight that there is")
 }
 
-// Fan-outs above a warp's lanes, out of hubs: what is chosen is merged and laid out in memory, not in the lanes.
+// Fan-outs above a warp's lanes, out of hubs: picks are merged and laid out in memory, not in the lanes.
 func TestDeviceChoosesManyOfHubs(t *testing.T) {
 	const seed = 20261123
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -164,7 +164,7 @@ func TestDeviceChoosesManyOfHubs(t *testing.T) {
 	}
 }
 
-// A sampler that looks at the times of nodes names the edge whose source is none.
+// A sampler that looks at the times of nodes names the edge whose source is invalid.
 func TestDeviceNamesASourceThatHasNoTime(t *testing.T) {
 	g := graphs.Of(t, graph.Arrays{
 		Schema: graph.Schema{Nodes: []graph.NodeType{{Name: "node", Count: 3,

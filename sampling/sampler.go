@@ -194,7 +194,7 @@ type Env struct {
 	Scratch   pinned.Options // how to take memory that is not the sample's
 	// Pages brings the graph's arrays from disk for one worker; nil where they are in memory. A worker need not ask it.
 	Pages Pages
-	// Progress is told how far Prepare is, in units of its own; nil for none. One goroutine calls it.
+	// Progress receives how far Prepare is, in units of its own; nil for none. One goroutine calls it.
 	Progress func(done, total int64)
 }
 

@@ -157,7 +157,7 @@ func (p *primary) force(op string, call func() result) error {
 }
 
 // within runs a call with the context current on this thread. Another one that was current, which a program with
-// contexts of its own relies on, is current again afterwards, and so is none.
+// contexts of its own relies on, is current again afterwards; if no context was, none is.
 func (p *primary) within(call func() result) result {
 	before, code := drv.current()
 	if code != success {

@@ -13,7 +13,7 @@ var ErrNoDevice = errors.New("no CUDA device")
 var ErrClosed = errors.New("already closed")
 
 // The classes of driver errors that callers act on, for errors.Is. Each stands for one or more of the driver's codes.
-// Any other is told by its code: errors.Is(err, &Error{Code: 801}).
+// Test for any other by its code: errors.Is(err, &Error{Code: 801}).
 var (
 	ErrOutOfMemory error = &class{"out of memory", []int{2}}
 	// ErrDeviceLost: a fault after which the context is of no use. Every later call on the device fails with it too.

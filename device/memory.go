@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// Address is a place that kernels can address, in device memory or in host memory of HostAlloc or Register; 0 is none.
-// The host must not read or write through it.
+// Address is a place that kernels can address, in device memory or in host memory of HostAlloc or Register; 0 means no
+// place. The host must not read or write through it.
 type Address uint64
 
 // Memory is device memory of Alloc, or of another process (ImportMemory). Its owner closes it after the last kernel and

@@ -82,7 +82,7 @@ func (s *DeviceStore) Cache(ctx context.Context, hot []int64, memory pinned.Opti
 	return s.fill(ctx, hot, rows, rows < n, memory)
 }
 
-// checkHot refuses rows that do not ascend, or are none of n.
+// checkHot refuses rows that do not ascend, or that are not in [0, n).
 func checkHot(hot []int64, n int64) error {
 	for i, id := range hot {
 		if id < 0 || id >= n {

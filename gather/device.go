@@ -58,8 +58,8 @@ const (
 // pinned.Upload say. The host does not read them. Close the store before the column goes and before the device is
 // closed.
 //
-// unified.ErrShape for a tensor that is none or whose rows are empty or of 1 GiB or more, or an address that is not
-// aligned to the elements; device.ErrNoDevice for no device; errors of the driver.
+// unified.ErrShape for the zero Tensor, for a tensor whose rows are empty or of 1 GiB or more, or an address that is
+// not aligned to the elements; device.ErrNoDevice for no device; errors of the driver.
 func NewDeviceStore(dev *device.Device, column unified.Tensor, addr device.Address) (*DeviceStore, error) {
 	if dev == nil {
 		return nil, device.ErrNoDevice

@@ -25,8 +25,8 @@ type Store struct {
 	wide     *widening              // how rows are delivered as other numbers; nil: as they are stored
 }
 
-// NewStore returns a store of a column [n, ...] in host memory. unified.ErrShape for a tensor that is none, that the
-// host cannot read, or whose rows are empty or of 1 GiB or more.
+// NewStore returns a store of a column [n, ...] in host memory. unified.ErrShape for the zero Tensor, a tensor that the
+// host cannot read, or one whose rows are empty or of 1 GiB or more.
 func NewStore(column unified.Tensor) (*Store, error) {
 	row := column.RowBytes()
 	if !column.Valid() || column.Placement() == pinned.Device || row <= 0 || row >= maxRow {
@@ -150,9 +150,9 @@ func rangeError[I rowID](ids []I, n int64) error {
 }
 
 // Resident copies a tensor in host memory (a mapped file) into memory, on huge pages where it is large enough to
-// profit, by all cores. memory says how that is taken and counted; progress, unless it is nil, is told how many bytes
-// are done, by one goroutine at a time. The copy has the same dtype, shape and contents. The caller closes the region,
-// after which the copy must not be used; the original is not needed any more.
+// profit, by all cores. memory says how that is taken and counted. progress, unless it is nil, receives the number of
+// bytes done, from one goroutine at a time. The copy has the same dtype, shape and contents. The caller closes the
+// region, after which the copy must not be used; the original is not needed any more.
 //
 // Cancelling returns context.Cause and leaves no memory. A file that was cut short is pinned.ErrFault.
 func Resident(ctx context.Context, t unified.Tensor, memory pinned.Options, progress func(done int64)) (unified.Tensor,

@@ -57,7 +57,7 @@ func (s *Store) Widened(to unified.DType, code *graph.Code, scales unified.Tenso
 	return &wide, nil
 }
 
-// decode notes how rows of so many bytes are decoded; not ok where the code's are longer.
+// decode notes how rows of this number of bytes are decoded; not ok where the code's rows are longer.
 func (w *widening) decode(code *graph.Code, bytes int64) bool {
 	w.code, w.vectors = narrow.Of(code.Name), codeVectors[code.Name]
 	n := int64(1)

@@ -13,7 +13,7 @@ type PartitionOptions struct {
 	Parts  int     `default:"16" range:"1,2147483647" help:"How many parts, no more than there are nodes."`
 	Passes int     `default:"10" range:"1,2147483647" help:"How often to go over the graph at most."`
 	Slack  float64 `default:"0.03" range:"0,10" help:"How much larger than the mean a part may be, as a share."`
-	// Progress, if set, is told how many nodes the passes have gone over, and how many that can be.
+	// Progress, if set, receives how many nodes the passes have gone over, and the most that they can.
 	Progress func(done, total int64)
 }
 

@@ -19,7 +19,7 @@ type AttachOptions struct {
 	Ledger  *Ledger // counts what is page-locked, copied or uploaded
 	Purpose Purpose
 
-	// Progress, if set, is told how many of the bytes are done, by the goroutine that attaches and for every GiB at
+	// Progress, if set, receives how many of the bytes are done, from the goroutine that attaches, for every GiB at
 	// least. It begins again at 0 where a rung fails half-way and the next one is tried.
 	Progress func(done, total int64)
 

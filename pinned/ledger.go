@@ -104,7 +104,7 @@ func (l *Ledger) side(place Placement) *account {
 var nothing account
 
 // Take counts n bytes of host memory that the caller is about to take by itself, such as memory of the Go heap. After
-// ErrLimit, which says what is needed and what is left, nothing is counted.
+// ErrLimit, which has the bytes needed and left, nothing is counted.
 func (l *Ledger) Take(p Purpose, n int64) error {
 	err := l.take(Host, p, n)
 	if err == nil {

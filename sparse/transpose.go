@@ -48,7 +48,7 @@ func transpose[I int32 | int64](t, a *Matrix, columns []I) {
 	t.rewind()
 }
 
-// makeIndices makes room for the columns of so many edges.
+// makeIndices makes room for the columns of this number of edges.
 func (t *Matrix) makeIndices(edges int64) {
 	if t.edges = edges; t.cols <= math.MaxInt32 {
 		t.indices32 = make([]int32, edges)

@@ -73,7 +73,7 @@ func FromSlice[T Element](s []T) Tensor {
 	return t
 }
 
-// FromRows is FromSlice for rows of so many elements, one after another: a matrix. ErrShape if they are not whole rows.
+// FromRows is FromSlice for a matrix: rows of width elements, one after another. ErrShape if the last row is not whole.
 func FromRows[T Element](s []T, width int64) (Tensor, error) {
 	return FromSlice(s).Reshape(int64(len(s))/max(width, 1), width)
 }

@@ -18,7 +18,7 @@ type ColumnWriter struct {
 }
 
 // Annotate sets what the manifest says besides of the column, before Close: the scale that a stored number is
-// multiplied by, and the fill that stands for absent values. NaN is none.
+// multiplied by, and the fill that stands for absent values. NaN means none.
 func (c *ColumnWriter) Annotate(scale, fill float64) {
 	c.a.info.Scale, c.a.info.Fill = optional(scale), optional(fill)
 }

@@ -22,8 +22,8 @@
 // happens to the writer, Open finds the old one or the new one, whole.
 //
 // Files are hostile until checked. The manifest is bounded in size and depth, its paths cannot leave the directory,
-// heads and footers are verified by checksum and then walked with every offset checked. What is damaged is ErrCorrupt,
-// with the file, the place and what to do; nothing panics.
+// heads and footers are verified by checksum and then walked with every offset checked. Damage is ErrCorrupt, with the
+// file, the place and what to do; nothing panics.
 //
 // # Caveats
 //

@@ -23,7 +23,7 @@ type Elsewhere struct {
 	// Lazy leaves columns that have several numbers a row where they are, until a loader reads their rows: a chunk of
 	// 64 MiB at a time. Nobody else may read them: it would fault. The context of Open then ends reading, too.
 	Lazy bool
-	// Progress is told of the stage "stage", in bytes.
+	// Progress receives the stage "stage", in bytes.
 	Progress Progress
 }
 

@@ -41,9 +41,9 @@ func (d *Dataset) opened(root *os.Root, manifest string) (err error) {
 }
 
 // Unchanged compares size and time of all files with what they were when the dataset was opened. ErrChanged, with the
-// file and what is different, if it finds a difference: what is mapped is then not what was opened, or soon will not
-// be. Where the whole dataset was replaced, moved or removed there is nothing to compare, and what is open stays as it
-// is. It costs a look at each file, and reads none. It cannot see what a disk does to bytes: Verify can.
+// file and what is different, if it finds a difference: the mapped bytes are then not those that were opened, or soon
+// will not be. Where the whole dataset was replaced, moved or removed there is nothing to compare, and the open files
+// stay as they are. It costs a look at each file, and reads none. It cannot see what a disk does to bytes: Verify can.
 func (d *Dataset) Unchanged() error {
 	for _, f := range d.files {
 		if err := f.compare(); err != nil {

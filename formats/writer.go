@@ -19,7 +19,7 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Progress is told how far a long operation has come: done of total units (bytes, or files) of a stage; total is 0
+// Progress receives how far a long operation has come: done of total units (bytes, or files) of a stage; total is 0
 // where it is not known. It is called from one goroutine at a time and must return quickly. A nil Progress is silent.
 type Progress func(stage string, done, total int64)
 
@@ -30,7 +30,7 @@ type WriterOptions struct {
 	Progress   Progress
 	// what the dataset will take; checked against the free space before anything is touched. 0 is not known.
 	ExpectBytes int64
-	// what is read while the dataset is written: files and folders, which a target must not be, contain or lie in
+	// sources, read while the dataset is written: files and folders, which a target must not be, contain or lie in
 	Inputs []string
 
 	chunkBytes int64 // tests write small chunks; 0 is 64 MiB

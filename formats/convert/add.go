@@ -62,7 +62,7 @@ type AddOptions struct {
 	// Elsewhere says where a dataset that has an address is kept meanwhile.
 	Elsewhere formats.Elsewhere `json:"-"`
 	Progress  formats.Progress
-	// Log, if set, is told what a person should know of it, a line at a time.
+	// Log, if set, receives what a person should know of it, a line at a time.
 	Log func(line string)
 }
 
@@ -350,7 +350,7 @@ func (x *addition) embeds(ds *formats.Dataset) []byte {
 	return fmt.Appendf(nil, `[{"name":%s,"kind":"embedding","width":%d,"missing":0}]`, quoted(text), x.header.Shape[1])
 }
 
-// quoted returns a text as JSON has it.
+// quoted returns a text as a JSON string.
 func quoted(text string) []byte {
 	b, _ := json.Marshal(text) // texts can always be written
 	return b

@@ -73,7 +73,7 @@ func (m *numbering) Close() error {
 	return nil
 }
 
-// take counts memory that is needed for so many bytes of n nodes, until the function is called that it returns.
+// take counts memory for each bytes of n nodes, until the function that it returns is called.
 func (m *numbering) take(each, n int64) (give func(), err error) {
 	if err := m.ledger.Take(pinned.Sources, each*n); err != nil {
 		return nil, fmt.Errorf("number %d nodes anew: %w", n, err)

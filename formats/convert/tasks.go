@@ -417,7 +417,7 @@ type done struct {
 	made
 }
 
-// finish says that the task is done, unless another attempt has said so.
+// finish notes that the task is done, unless another attempt already has.
 func (t *task) finish(m made) error {
 	text, err := json.Marshal(done{t.plan.ID, t.data, m})
 	if err != nil {

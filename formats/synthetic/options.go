@@ -37,9 +37,9 @@ const None = -1
 // Options says what to generate. The zero value is the kind's default of everything. Package internal/option reads the
 // tags. Counts end at 2^50, so that no size in bytes overflows and every count is exact as a float64.
 type Options struct {
-	// Nodes of all types. None is none.
+	// Nodes of all types. None means no nodes.
 	Nodes int64 `default:"0" range:"-1,1125899906842624" help:"Nodes; 0: the kind's default."`
-	// Edges, directed, of all types. None is none.
+	// Edges, directed, of all types. None means no edges.
 	Edges int64 `default:"0" range:"-1,1125899906842624" help:"Edges; 0: the kind's mean degree times the nodes."`
 	// Features is the width of the float32 feature column. None is no such column.
 	Features int `default:"0" range:"-1,1048576" help:"Width of float32 features; 0: the kind's default, -1: none."`
@@ -52,7 +52,7 @@ type Options struct {
 	Workers int `default:"0" range:"0,32767" help:"Goroutines; 0: one a core. They do not change what is written."`
 	// Force replaces an existing dataset, when the new one is complete.
 	Force bool `help:"Replace a dataset that is there."`
-	// Progress, if not nil, is told of the bytes written.
+	// Progress, if not nil, receives the bytes written.
 	Progress formats.Progress
 }
 

@@ -170,7 +170,7 @@ func sorting(t *testing.T, edges int, memory int64) (*Sorter, source.Batch, *pin
 	return s, b, ledger
 }
 
-// refusing takes so many writes, and then none.
+// refusing takes this number of writes, and then refuses.
 type refusing struct{ left int }
 
 var errRefused = errors.New("refused")

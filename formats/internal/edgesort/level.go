@@ -54,7 +54,7 @@ const (
 	maxRun      = math.MaxUint32
 )
 
-// newLevel returns a level for about so many edges, whose keys have the same bits above the low ones.
+// newLevel returns a level for about this number of edges, whose keys have the same bits above the low ones.
 func (s *Sorter) newLevel(prefix uint64, bits int, edges int64) *level {
 	l := &level{s: s, prefix: prefix, bits: bits}
 	per := keyBytes + s.record

@@ -365,8 +365,8 @@ func (s *Sorter) encodePlain(b source.Batch, lo, hi int, at int64, found *tally)
 // Greatest returns the greatest id of the edges that were added; -1 without edges. The nodes are of one type.
 func (s *Sorter) Greatest() int64 { return s.high }
 
-// SetNodes says how many nodes there are, before Emit, where New was told a greater number: no fewer than the edges
-// name. The nodes are of one type, and all destinations are kept.
+// SetNodes sets the number of nodes, before Emit, where New was given a greater one: no fewer than the edges name. The
+// nodes are of one type, and all destinations are kept.
 func (s *Sorter) SetNodes(n int64) {
 	s.opt.Nodes = []source.NodeType{s.opt.Nodes[0]}
 	s.opt.Nodes[0].Count, s.nodes, s.last = n, n, n

@@ -45,7 +45,8 @@ func narrowed(ids []int64) unified.Tensor {
 	return unified.FromSlice(list)
 }
 
-// An old graph and new edges of more nodes are woven to what all edges are at once. A graph that is none is said so.
+// Weaving an old graph with new edges, of more nodes, gives the same as sorting all edges. An invalid graph is an
+// error.
 func TestWeavingIsSortingAllAtOnce(t *testing.T) {
 	seed := expect.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 0))

@@ -75,7 +75,7 @@ const (
 	chunkEdges = 1 << 20   // that are put in order at a time, at most
 	leastEdges = 1 << 12   // and at least, however little the memory is
 	bins       = 1 << 10   // that these are put in
-	sampled    = 1 << 10   // keys of a sample, at least, where there are so many edges; at most twice as many
+	sampled    = 1 << 10   // keys of a sample, at least, where there are that many edges; at most twice as many
 	maxID      = 1<<48 - 1 // of a node
 )
 

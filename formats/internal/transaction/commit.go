@@ -35,8 +35,8 @@ func (t *Tx) Create(name string) (*os.File, error) {
 // Has reports whether the new directory has a file of that name.
 func (t *Tx) Has(name string) bool { return t.paths[t.in+name] }
 
-// Keep takes over a file of the directory that is replaced, of so many bytes: it gets a second name, or where the file
-// system has none, is copied.
+// Keep takes over a file, of this number of bytes, of the directory that is replaced: it gets a second name, or where
+// the file system has none, is copied.
 func (t *Tx) Keep(name string, bytes int64) error {
 	if err := t.note(name); err != nil {
 		return err

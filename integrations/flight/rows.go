@@ -137,7 +137,7 @@ func (r *Rows) open(ctx context.Context, dataset string, columns []rowpipe.Colum
 	}
 	r.dataset, r.columns, r.idle = dataset, columns, map[[2]int][]*line{}
 	r.closed, r.close = context.WithCancel(context.WithoutCancel(ctx))
-	for i := range r.columns { // now, so that what is wrong is found now
+	for i := range r.columns { // now, so that mistakes show now
 		for n := range r.Servers {
 			if err := r.fetch(ctx, i, n, nil, nil, nil); err != nil {
 				return err

@@ -53,7 +53,7 @@ type EmbedOptions struct {
 
 	// Tuning says how sparse products are computed; nil is the default. It changes no result.
 	Tuning *sparse.Tuning
-	// Progress is told how many nodes of a step are done.
+	// Progress receives how many nodes of a step are done.
 	Progress func(step string, done, total int64)
 }
 
@@ -277,7 +277,7 @@ func (m *network) digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// features returns the table of the features of nodes of a type, of so many columns; 0: any.
+// features returns the table of the features of nodes of a type, with width columns; 0: any.
 func features(g *graph.Graph, t, width int, normalise bool) (*embed.Table, error) {
 	name := g.Schema().Nodes[t].Name
 	column, ok := g.NodeRole(t, graph.Feature)

@@ -119,7 +119,7 @@ func (c *Consumer) start(ctx context.Context, m wire.Begin, state []byte) error 
 	}
 }
 
-// lost explains why a message could not be sent: the server may have said so before it ended.
+// lost explains why a message could not be sent: the server may have sent the reason before it ended.
 func (c *Consumer) lost(ctx context.Context, err error) error {
 	if wire.IsBroken(err) {
 		_, err = c.receive(ctx, c.end(), wire.KindBye)

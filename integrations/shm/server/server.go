@@ -128,8 +128,8 @@ func (s *Server) openRank(ctx context.Context, src loader.Source, opt loader.Opt
 }
 
 // Serve answers consumers until ctx ends, or Close is called, or with Options.Epochs until every rank has acknowledged
-// the last epoch. It returns context.Cause, shm.ErrClosed or nil. When it returns, all consumers were told and none of
-// its goroutines is left.
+// the last epoch. It returns context.Cause, shm.ErrClosed or nil. When it returns, all consumers have a message of the
+// end, and none of its goroutines runs.
 func (s *Server) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

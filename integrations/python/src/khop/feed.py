@@ -218,7 +218,7 @@ class Feed:
     # --- messages ---
 
     def _wait_for(self, kinds: tuple[type, ...], what: str) -> Any:
-        """The next message of some kind that belongs to the current run. What is left of runs before is dealt with."""
+        """The next message of some kind that belongs to the current run. Messages of earlier runs are handled."""
         deadline = time.monotonic() + self._timeout
         while True:
             message = self._receive(deadline, what)

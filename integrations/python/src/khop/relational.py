@@ -245,9 +245,9 @@ def embed_text(
     """Adds embeddings of a text to a dataset, as the column COLUMN_embedding, which batches then have and Tables hands
     on as PyTorch Frame's embeddings.
 
-    embed makes rows of floats, all as wide, of so many texts at a time, as torch_frame's text embedders do: a tensor or
-    an array. A text that is missing is "". progress is told how many rows are done, of how many. Rows are kept in a
-    file beside the dataset, not in memory, and added at once at the end: an error leaves the dataset as it was. force
+    embed makes rows of floats, all as wide, of a list of texts, as torch_frame's text embedders do: a tensor or an
+    array. A text that is missing is "". progress receives how many rows are done, of how many. Rows are kept in a file
+    beside the dataset, not in memory, and added at once at the end: an error leaves the dataset as it was. force
     replaces those that are there.
     """
     texts = _Texts(dataset, table, column)
@@ -420,7 +420,7 @@ def calendar(*columns: Any) -> Any:
 
 def _calendar(at: Any) -> Any:
     """The same of an array [rows, columns]."""
-    days = at // 86400  # // by a number is one of NumPy's fast loops, divmod and % are none
+    days = at // 86400  # // by a number is one of NumPy's fast loops, divmod and % are not
     first, dates = _dates()
     parts = np.empty((*at.shape, 7), np.int64)
     usual = days - first

@@ -76,12 +76,12 @@ rooms = Rooms()
 
 
 def _threads_for(size: int) -> int:
-    """How many threads gather rows of so many bytes: to wake another takes as long as to copy a few megabytes."""
+    """How many threads gather rows of size bytes in all: to wake another takes as long as to copy a few megabytes."""
     return int(_torch.get_num_threads()) if size >= 8 << 20 else 1
 
 
 def _room(shape: tuple[int, ...], dtype: Any, size: int) -> Any:
-    """A tensor on the CPU for rows of so many bytes."""
+    """A tensor on the CPU for rows of size bytes in all."""
     if size < LEAST:
         return torch.empty(shape, dtype=dtype)
     return torch.frombuffer(rooms.take(size), dtype=dtype, count=math.prod(shape)).view(shape)
@@ -260,7 +260,7 @@ class UnifiedTensor(torch.Tensor):
     def gather(self, ids: Any, out: Any = None) -> Any:
         """The rows of ids, int32 or int64 of any shape: a tensor [ids.shape, ...] where the ids are.
 
-        On the CPU IndexError names an id that is no row. On a device that is told by a later call, and the row is not
+        On the CPU IndexError names an id that is no row. On a device a later call reports it, and the row is not
         written. out, if given, is where the rows go: contiguous, of this dtype.
         """
         column, ids = self._column, ids.contiguous()
@@ -338,7 +338,7 @@ def _getitem(u: Any, ids: Any) -> Any:
     except IndexError:
         if on is not None or not bool((ids < 0).any()) or bool((ids < -len(u)).any()):
             raise
-    return u.gather(torch.where(ids < 0, ids + len(u), ids))  # counted from the end, as torch has it
+    return u.gather(torch.where(ids < 0, ids + len(u), ids))  # counted from the end, as in torch
 
 
 def _index_select(u: Any, dim: Any, index: Any, *, out: Any = None) -> Any:

@@ -22,7 +22,8 @@ import (
 
 // tagFlags are flags that are made from the tags of structs of options, each by the name that it has there. kong takes
 // them as fields of a struct that reflect makes, and has no say in the structs of options themselves: samplers share
-// options, which kong would not allow, and what is not said must be told from what is said to be the default.
+// options, which kong would not allow, and an option that was not given must differ from one that was given its
+// default.
 type tagFlags struct {
 	kong.Plugins
 

@@ -97,7 +97,7 @@ type queued struct {
 	in, visited  bool
 }
 
-// QueueBytes returns what a simulation of a policy without a plan takes for so many rows.
+// QueueBytes returns the bytes that a simulation of a policy without a plan takes for this number of rows.
 func QueueBytes(rows int64) int64 { return queuedBytes * (rows + 1) }
 
 // queuedBytes are a queued row, and what hold has of it.

@@ -104,7 +104,7 @@ func (e *ring) result(buffer int, n int32) {
 	*e.cqTail++
 }
 
-// What was interrupted is asked for again, what is there in part is read on, and the rest ends.
+// Interrupted requests are sent again, partial ones are completed, and the others end.
 func TestResultsOfARingEndItsRequestsOrAskAgain(t *testing.T) {
 	for _, fixed := range []bool{false, true} {
 		e, r := fakeRing(t, fixed)

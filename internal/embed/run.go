@@ -36,7 +36,7 @@ type Options struct {
 	Keep bool
 	// SaveEvery is how long rows may be finished before they are noted as such; 0: a second. Less than 0: no time.
 	SaveEvery time.Duration
-	// Progress is told how many nodes of a step are done.
+	// Progress receives how many nodes of a step are done.
 	Progress func(step string, done, total int64)
 }
 

@@ -40,7 +40,7 @@ func (o *Option) stands(v reflect.Value, of []Option) bool {
 	return group(o.Name)
 }
 
-// value returns the option as JSON has it: a bool, a number, a text or a list; fan-outs by type are an object.
+// value returns the option as a JSON value: a bool, a number, a text or a list; fan-outs by type are an object.
 func (o *Option) value(v reflect.Value) any {
 	at := v.FieldByIndex(o.index)
 	if o.isLists() {
@@ -65,7 +65,8 @@ func (o *Option) value(v reflect.Value) any {
 	return texts
 }
 
-// SetDocument sets options to values of a JSON object. It returns an Error for one that is wrong, or is none of them.
+// SetDocument sets options to values of a JSON object. It returns an Error for an invalid value, or a name that is not
+// an option.
 func SetDocument(options any, of []Option, document map[string]json.RawMessage) error {
 	if err := TakeDocument(options, of, document); err != nil {
 		return err

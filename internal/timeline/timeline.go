@@ -130,8 +130,8 @@ type Lane struct {
 	events []event   // the last ones, once there are Most of them: a ring
 	next   int       // of it
 
-	told  sync.Mutex // of what is told afterwards
-	apart bool       // its spans were told afterwards, and do not nest
+	told  sync.Mutex // of what is reported afterwards
+	apart bool       // its spans were reported afterwards, and do not nest
 }
 
 type kind uint8

@@ -92,7 +92,8 @@ func (f *Facts) idle() float64 { return f.Idle.Seconds() / (f.Seconds * float64(
 // faulted is the share of the workers' time that page faults took, about.
 func (f *Facts) faulted() float64 { return float64(f.Faults) * faultSeconds / max(f.work(), 1e-12) }
 
-// within returns how many times as fast the run becomes where loading takes so many seconds: the loop's own steps stay.
+// within returns how many times as fast the run becomes if loading takes this number of seconds: the loop's own steps
+// stay.
 func (f *Facts) within(seconds float64) float64 {
 	return f.Seconds / max(f.Body.Seconds(), seconds, 1e-9)
 }

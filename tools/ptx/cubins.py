@@ -2,7 +2,7 @@
 """Assembles the committed PTX that programs load, for devices that are likely, into device/cubins, which git ignores.
 
 A program that is built with "-tags cuda,cubins" has them, and its kernels load without the driver's assembler:
-device/cubins.go finds them by the first 16 digits of the SHA-256 of the PTX. What is there already is kept: "make
+device/cubins.go finds them by the first 16 digits of the SHA-256 of the PTX. Files that exist are kept: "make
 ptx-check" leaves them there, too. Prints the sizes.
 """
 import os

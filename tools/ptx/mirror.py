@@ -206,7 +206,7 @@ def package(folder):
 
 
 def wrapped(words, between, first):
-    """Joins words to lines of at most 120 columns; the first one goes on where so many are taken. A tab counts 4."""
+    """Joins words to lines of at most 120 columns. The first line has first columns already. A tab counts 4."""
     lines, used = [""], first
     for i, word in enumerate(words):
         word += between if i + 1 < len(words) else ""

@@ -163,7 +163,7 @@ mutate: ## plant N bugs in PKG, by SEED, and list those that its own tests miss 
 	dist/mutate -n $(N) -seed $(SEED) -equivalent tools/mutate/equivalent.txt $(ARGS) $(PKG)
 
 .PHONY: device-test
-device-test: cudasim-ptx ## compare 2,000 drawn ways to load on the simulated device with the CPU, from .cu files and from PTX (CASES=500 SEED=3: so many, drawn by a seed)
+device-test: cudasim-ptx ## compare 2,000 drawn ways to load on the simulated device with the CPU, from .cu files and from PTX (CASES=500 SEED=3: 500 ways, drawn by seed 3)
 	@set -e; eval "$$(tools/cuda-env.sh)"; for library in libcudasim libcudasim-ptx; do \
 		KHOP_CUDA_DRIVER=$$PWD/dist/$$library.so go test -tags cuda -count 1 -timeout 60m -v \
 			-run TestDeviceMakesTheSameBatchesUnderAnyOptions ./loader \

@@ -101,7 +101,7 @@ func schemaOf(data *Data, a *Arrays) error {
 				nt.Count = t.Len()
 			}
 			if t.Placement() == pinned.Device {
-				return fmt.Errorf("%w: node type %q: column %q lies in device memory", ErrSchema, n.Name, name)
+				return fmt.Errorf("%w: node type %q: column %q is in device memory", ErrSchema, n.Name, name)
 			}
 			nt.Columns = append(nt.Columns, columnOf(name, t))
 		}

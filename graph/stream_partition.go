@@ -132,7 +132,7 @@ func (s *streamer[V]) pass(ctx context.Context, progress func(v int64)) error {
 		}
 		for pos, u := range s.indices[from:to] {
 			if uint64(u) >= uint64(len(s.of)) {
-				return fmt.Errorf("%w: edge %d: source %d is none of the %d nodes", ErrEdge, from+int64(pos), u,
+				return fmt.Errorf("%w: edge %d: source %d is not one of the %d nodes", ErrEdge, from+int64(pos), u,
 					len(s.of))
 			}
 			if part := s.of[u]; part >= 0 && int(u) != v {

@@ -149,7 +149,7 @@ type Options struct {
 	// seeds of the same time; 86,400, where times are in seconds, seeds of the same day. A batch has BatchSize of them
 	// at most; DropLast leaves out those that have fewer. They come in the order of their times. With Shuffle batches
 	// do not, nor the seeds of a window among its batches. Default 0: batches are of any times.
-	SameTime int64 `default:"0" range:"0," help:"A batch's seeds lie in one span of so many units of time; 0: any."`
+	SameTime int64 `default:"0" range:"0," help:"Width of the time window that a batch's seeds share; 0: any times."`
 	// Seed keys every random choice.
 	Seed uint64 `default:"0" help:"Keys every random choice."`
 	// Instance tells apart loaders that share a seed and must not repeat each other: training 0, validation 1.
@@ -413,7 +413,7 @@ func unwrapped(s sampling.Sampler) sampling.Sampler {
 func ParseOptions(text string) (o Options, err error) {
 	var d map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(text), &d); err != nil {
-		return Options{}, fmt.Errorf("%w: options are no JSON object: %w", ErrOptions, err)
+		return Options{}, fmt.Errorf("%w: options are not a JSON object: %w", ErrOptions, err)
 	}
 	if named, ok := d["sampler"]; ok {
 		name, _ := option.Say(named).(string)

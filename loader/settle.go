@@ -70,7 +70,7 @@ func (o *Options) settleTiers(src Source, p *plan.Plan, loaders int) (err error)
 		return err
 	}
 	if passing, ok := given.(*tiers.Passing); ok && passing.Bytes() > 0 {
-		o.log().Warn("a column is fetched anew for each batch where the cache of datasets has no room for it",
+		o.log().Warn("a column is fetched again for each batch, because the cache of datasets has no room for it",
 			"bytes", passing.Bytes())
 	}
 	if p.Seeds.OnRequest && o.Residence == Auto {
@@ -199,8 +199,8 @@ func (o *Options) checkTimes(s *recipe.Spec) error {
 	switch of := o.Seeds; {
 	case !o.TimeOrder && o.SameTime == 0:
 	case s.Seeds.Count > 0 && !s.Seeds.Timed:
-		return option.Errorf(ErrOptions, o, "SameTime", " and %s are for seeds that have times, which %v have not: "+
-			"those of a task have, and others are given theirs", option.NameOf(o, "TimeOrder"), of)
+		return option.Errorf(ErrOptions, o, "SameTime", " and %s are for seeds with times, and %v have none: "+
+			"seeds of a task have times, and others can be given some", option.NameOf(o, "TimeOrder"), of)
 	case of.each != nil:
 		return option.Errorf(ErrOptions, o, "SameTime", " and %s are for seeds that all epochs share, and each has "+
 			"its own", option.NameOf(o, "TimeOrder"))

@@ -176,6 +176,6 @@ func TestDeviceNamesASourceThatHasNoTime(t *testing.T) {
 	n := Neighbor{Fanouts: []int{2}, Time: Temporal{Node: "born"}}
 	o := openDevice(t).openSome(n, g, 2, []string{"as opened"})["as opened"]
 	err := o.Sample(context.Background(), &Request{Seeds: [][]int64{{0}}, Times: [][]int64{{9}}}, new(graph.Sample))
-	want := `edge 2: source 7 is none of the 3 nodes of type "node"`
+	want := `edge 2: source 7 is not one of the 3 nodes of type "node"`
 	expect.That(t, err != nil && strings.Contains(err.Error(), want), "%v, not %s", err, want)
 }

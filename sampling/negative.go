@@ -93,7 +93,7 @@ func (n Negatives) Validate(s *graph.Schema) error {
 	case !(n.Ratio >= 0 && n.Ratio <= mostRatio):
 		return refuse("ratio %v: must be 0 to %d", n.Ratio, mostRatio)
 	case n.Law > InBatch || n.Replace > BothEnds:
-		return refuse("law %v of end %v: there is none", n.Law, n.Replace)
+		return refuse("no law %v of end %v", n.Law, n.Replace)
 	case n.Tries < 0 || n.Tries > 1<<16:
 		return refuse("%d tries: must be 1 to 65,536, or 0 for the default", n.Tries)
 	case !n.Any() && n != (Negatives{}):

@@ -44,8 +44,8 @@ func (r *Request) check(s *graph.Schema, layers int, out *graph.Sample) error {
 	if r.Times != nil {
 		for t, ids := range r.Seeds {
 			if len(r.Times) != len(r.Seeds) || r.Times[t] != nil && len(r.Times[t]) != len(ids) {
-				return fmt.Errorf("%w: the times of seeds of type %q are not as many as the seeds, %d", ErrOptions,
-					s.Nodes[t].Name, len(ids))
+				return fmt.Errorf("%w: there must be %d times of seeds of type %q, one a seed", ErrOptions,
+					len(ids), s.Nodes[t].Name)
 			}
 		}
 	}

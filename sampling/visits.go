@@ -185,7 +185,7 @@ func errNoPositions(env Env) error {
 	if !env.EdgePos {
 		return nil
 	}
-	return fmt.Errorf("%w: edges to neighbours that walks or scores choose are none of the graph's, so they have no "+
+	return fmt.Errorf("%w: edges to neighbours that walks or scores choose are not edges of the graph, so they have no "+
 		"positions and no columns", ErrOptions)
 }
 

@@ -202,7 +202,7 @@ class LoaderOptions(SamplerOptions, total=False):
     """Servers of rows that this machine has not (khop-rows): grpc://HOST:PORT or grpc+tls://.., commas between ranges
     of ids, a bar between replicas."""
     same_time: Optional[int]
-    """A batch's seeds lie in one span of so many units of time; 0: any. Default: 0."""
+    """Width of the time window that a batch's seeds share; 0: any times. Default: 0."""
     sampler: Optional[str]
     """How to sample: neighbor (neighbours, uniformly or by weight), temporal (neighbours of the past), labor
     (neighbours that destinations share, LABOR-0), fastgcn (nodes of a hop from the whole graph), ladies (nodes of a hop
@@ -523,7 +523,7 @@ OPTIONS: dict[str, Option] = {
         "Servers of rows that this machine has not (khop-rows): grpc://HOST:PORT or grpc+tls://.., commas "
         "between ranges of ids, a bar between replicas.",
     ),
-    "same_time": Option(0, "A batch's seeds lie in one span of so many units of time; 0: any.", least=0),
+    "same_time": Option(0, "Width of the time window that a batch's seeds share; 0: any times.", least=0),
     "sampler": Option(
         "neighbor",
         "How to sample: neighbor (neighbours, uniformly or by weight), temporal (neighbours of the past), "

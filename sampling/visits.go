@@ -185,8 +185,8 @@ func errNoPositions(env Env) error {
 	if !env.EdgePos {
 		return nil
 	}
-	return fmt.Errorf("%w: edges to neighbours that walks or scores choose are not edges of the graph, so they have no "+
-		"positions and no columns", ErrOptions)
+	return fmt.Errorf("%w: edges to neighbours that walks or scores choose are not edges of the graph, so they have "+
+		"no positions and no columns", ErrOptions)
 }
 
 // scored is a node and its score.

@@ -251,9 +251,9 @@ func (o *Options) prepare() {
 	o.Sampler = prepared.New(o.Sampler, o.Columns.Prepare)
 }
 
-// FindRank returns Options.Rank and Options.WorldSize as the launcher of this process has put them into the
-// environment (docs/machines.md, "Which rank"), and what says so; else 0 of 1. It returns ErrOptions for a place that
-// cannot be, and where ranks are counted but this one has no number.
+// FindRank returns Options.Rank and Options.WorldSize as the launcher of this process has set them in the environment
+// (docs/machines.md, "Which rank"), and which variables have them; without a launcher rank 0 of 1. It returns
+// ErrOptions for an impossible rank, and if there is a number of ranks but none for this process.
 func FindRank() (rank, worldSize int, from string, err error) {
 	p, err := launcher.Find(os.Getenv)
 	if err != nil {

@@ -112,9 +112,9 @@ type addition struct {
 	again  bool                                   // a column of the dataset that is stored as another type
 }
 
-// Add adds columns, splits and rows of tables to the dataset at dir, which may be an address. The arrays that it has
-// are not written again (formats.Extend), but those of tables that get rows, and the structure of the edges. It returns
-// the schema. Errors: *formats.Error with the file; ErrOptions; formats.ErrExist for names that are there; those of
+// Add adds columns, splits and rows of tables to the dataset at dir, which may be an address. Existing arrays are not
+// written again (formats.Extend), except those of tables that get rows, and the structure of the edges. It returns the
+// schema. Errors: *formats.Error with the file; ErrOptions; formats.ErrExist for names that are there; those of
 // formats.Extend. After an error the dataset is as it was.
 func Add(ctx context.Context, dir string, opt AddOptions) (_ *graph.Schema, err error) {
 	if ranges.Is(dir) {

@@ -26,7 +26,7 @@ import (
 // ErrOptions is returned for options that make no sense, or none for the source at hand.
 var ErrOptions = source.ErrOptions
 
-// ErrStrict is returned where Options.Strict refuses a guess.
+// ErrStrict is returned if Options.Strict refuses a guess.
 var ErrStrict = errors.New("the dataset would not be what the source holds")
 
 // ErrUnknown is returned for a source of no known kind.

@@ -8,7 +8,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 )
 
-// deviceGather is Gather of rows.cuh, laid out as the device has it.
+// deviceGather is Gather of rows.cuh, laid out as on the device.
 type deviceGather struct {
 	column      deviceColumn
 	ids         deviceIds
@@ -21,7 +21,7 @@ func _(x deviceGather) {
 		(unsafe.Offsetof(x.unit)^112)|(unsafe.Offsetof(x.shift)^120)|(unsafe.Sizeof(x)^128)]
 }
 
-// deviceColumn is Column of rows.cuh, laid out as the device has it.
+// deviceColumn is Column of rows.cuh, laid out as on the device.
 type deviceColumn struct {
 	base                                  device.Address
 	n, bytes                              int64
@@ -34,7 +34,7 @@ func _(x deviceColumn) {
 		(unsafe.Offsetof(x.uses)^48)|(unsafe.Offsetof(x.words)^56)|(unsafe.Offsetof(x.fault)^64)|(unsafe.Sizeof(x)^72)]
 }
 
-// deviceIds is Ids of rows.cuh, laid out as the device has it.
+// deviceIds is Ids of rows.cuh, laid out as on the device.
 type deviceIds struct {
 	ids           device.Address
 	idBytes, room int64
@@ -46,7 +46,7 @@ func _(x deviceIds) {
 		(unsafe.Offsetof(x.count)^24)|(unsafe.Sizeof(x)^32)]
 }
 
-// deviceMark is Mark of rows.cu, laid out as the device has it.
+// deviceMark is Mark of rows.cu, laid out as on the device.
 type deviceMark struct {
 	ids           device.Address
 	length, first int64

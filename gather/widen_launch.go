@@ -8,7 +8,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 )
 
-// deviceWiden is Widen of widen.cu, laid out as the device has it.
+// deviceWiden is Widen of widen.cu, laid out as on the device.
 type deviceWiden struct {
 	gather          deviceGather
 	width, from, to int64

@@ -8,7 +8,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 )
 
-// deviceChooseStep is ChooseStep of choose.cuh, laid out as the device has it.
+// deviceChooseStep is ChooseStep of choose.cuh, laid out as on the device.
 type deviceChooseStep struct {
 	at                                       deviceStep
 	weights                                  device.Address

@@ -8,7 +8,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 )
 
-// deviceHgtStep is HgtStep of hgt.cu, laid out as the device has it.
+// deviceHgtStep is HgtStep of hgt.cu, laid out as on the device.
 type deviceHgtStep struct {
 	at                                  deviceStep
 	races, sources                      device.Address
@@ -21,7 +21,7 @@ func _(x deviceHgtStep) {
 		(unsafe.Offsetof(x.to)^56)|(unsafe.Offsetof(x.shift)^64)|(unsafe.Sizeof(x)^72)]
 }
 
-// deviceHgtRace is HgtRace of hgt.cu, laid out as the device has it.
+// deviceHgtRace is HgtRace of hgt.cu, laid out as on the device.
 type deviceHgtRace struct {
 	key   uint64
 	nodes int64

@@ -8,7 +8,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 )
 
-// deviceInduceStep is InduceStep of induce.cu, laid out as the device has it.
+// deviceInduceStep is InduceStep of induce.cu, laid out as on the device.
 type deviceInduceStep struct {
 	at           deviceStep
 	nodes, edges device.Address

@@ -8,7 +8,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 )
 
-// deviceLaborStep is LaborStep of labor.cu, laid out as the device has it.
+// deviceLaborStep is LaborStep of labor.cu, laid out as on the device.
 type deviceLaborStep struct {
 	at      deviceStep
 	poisson int64

@@ -8,7 +8,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 )
 
-// deviceLayerStep is LayerStep of layer.cu, laid out as the device has it.
+// deviceLayerStep is LayerStep of layer.cu, laid out as on the device.
 type deviceLayerStep struct {
 	at                        deviceStep
 	streams                   device.Address

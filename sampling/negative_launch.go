@@ -28,7 +28,7 @@ const (
 	deviceBothEnds
 )
 
-// deviceNegativeStep is NegativeStep of negative.cu, laid out as the device has it.
+// deviceNegativeStep is NegativeStep of negative.cu, laid out as on the device.
 type deviceNegativeStep struct {
 	indptr, indices, types                                   device.Address
 	numNodes, numEdges, typeBytes, wideIds                   int64
@@ -54,7 +54,7 @@ func _(x deviceNegativeStep) {
 		(unsafe.Sizeof(x)^192)]
 }
 
-// deviceLinks is Links of negative.cu, laid out as the device has it.
+// deviceLinks is Links of negative.cu, laid out as on the device.
 type deviceLinks struct {
 	first, count, firstNegative, edgeType, ordered, source, target, loops int64
 	key                                                                   uint64
@@ -68,7 +68,7 @@ func _(x deviceLinks) {
 		(unsafe.Offsetof(x.sources)^72)|(unsafe.Offsetof(x.targets)^104)|(unsafe.Sizeof(x)^136)]
 }
 
-// deviceNegativeNodes is NegativeNodes of negative.cu, laid out as the device has it.
+// deviceNegativeNodes is NegativeNodes of negative.cu, laid out as on the device.
 type deviceNegativeNodes struct {
 	nodes               int64
 	order, sorted, sums device.Address

@@ -8,7 +8,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 )
 
-// deviceNeighborStep is NeighborStep of neighbor.cu, laid out as the device has it.
+// deviceNeighborStep is NeighborStep of neighbor.cu, laid out as on the device.
 type deviceNeighborStep struct {
 	at      deviceStep
 	replace int64

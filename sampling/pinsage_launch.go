@@ -8,7 +8,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 )
 
-// devicePinSageStep is PinSageStep of pinsage.cu, laid out as the device has it.
+// devicePinSageStep is PinSageStep of pinsage.cu, laid out as on the device.
 type devicePinSageStep struct {
 	at                   deviceStep
 	rules                device.Address

@@ -8,7 +8,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 )
 
-// deviceSaintStep is SaintStep of saint.cu, laid out as the device has it.
+// deviceSaintStep is SaintStep of saint.cu, laid out as on the device.
 type deviceSaintStep struct {
 	at                  deviceStep
 	rules               device.Address
@@ -20,7 +20,7 @@ func _(x deviceSaintStep) {
 		(unsafe.Offsetof(x.steps)^32)|(unsafe.Offsetof(x.kind)^40)|(unsafe.Sizeof(x)^48)]
 }
 
-// deviceSaintRules is SaintRules of saint.cu, laid out as the device has it.
+// deviceSaintRules is SaintRules of saint.cu, laid out as on the device.
 type deviceSaintRules struct {
 	key uint64
 }

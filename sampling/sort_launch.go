@@ -8,7 +8,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 )
 
-// deviceSortStep is SortStep of sort.cu, laid out as the device has it.
+// deviceSortStep is SortStep of sort.cu, laid out as on the device.
 type deviceSortStep struct {
 	at                    deviceStep
 	room, from, to, shift int64

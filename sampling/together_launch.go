@@ -8,7 +8,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 )
 
-// deviceTogetherStep is TogetherStep of together.cu, laid out as the device has it.
+// deviceTogetherStep is TogetherStep of together.cu, laid out as on the device.
 type deviceTogetherStep struct {
 	at                      deviceStep
 	sort                    int64

@@ -8,7 +8,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 )
 
-// deviceWalkRules is WalkRules of walk.cuh, laid out as the device has it.
+// deviceWalkRules is WalkRules of walk.cuh, laid out as on the device.
 type deviceWalkRules struct {
 	key                     uint64
 	length, perSeed         int64
@@ -27,7 +27,7 @@ func _(x deviceWalkRules) {
 		(unsafe.Offsetof(x.types)^96)|(unsafe.Offsetof(x.edges)^104)|(unsafe.Sizeof(x)^112)]
 }
 
-// deviceWalkStep is WalkStep of walk.cuh, laid out as the device has it.
+// deviceWalkStep is WalkStep of walk.cuh, laid out as on the device.
 type deviceWalkStep struct {
 	at    deviceStep
 	rules device.Address

@@ -8,7 +8,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 )
 
-// deviceMultiply is Multiply of device.cu, laid out as the device has it.
+// deviceMultiply is Multiply of device.cu, laid out as on the device.
 type deviceMultiply struct {
 	a                        deviceSparse
 	values, x, y             device.Address
@@ -21,7 +21,7 @@ func _(x deviceMultiply) {
 		(unsafe.Offsetof(x.mean)^96)|(unsafe.Offsetof(x.shift)^104)|(unsafe.Sizeof(x)^112)]
 }
 
-// deviceSparse is Sparse of device.cu, laid out as the device has it.
+// deviceSparse is Sparse of device.cu, laid out as on the device.
 type deviceSparse struct {
 	indptr, indices                            device.Address
 	rows, cols, edges, wideIndptr, wideIndices int64
@@ -33,7 +33,7 @@ func _(x deviceSparse) {
 		(unsafe.Offsetof(x.wideIndices)^48)|(unsafe.Sizeof(x)^56)]
 }
 
-// deviceSampled is Sampled of device.cu, laid out as the device has it.
+// deviceSampled is Sampled of device.cu, laid out as on the device.
 type deviceSampled struct {
 	a           deviceSparse
 	u, v, out   device.Address
@@ -45,7 +45,7 @@ func _(x deviceSampled) {
 		(unsafe.Offsetof(x.out)^72)|(unsafe.Offsetof(x.width)^80)|(unsafe.Offsetof(x.part)^88)|(unsafe.Sizeof(x)^96)]
 }
 
-// deviceSoftmax is Softmax of device.cu, laid out as the device has it.
+// deviceSoftmax is Softmax of device.cu, laid out as on the device.
 type deviceSoftmax struct {
 	a                  deviceSparse
 	scores, given, out device.Address

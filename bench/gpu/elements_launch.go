@@ -8,7 +8,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 )
 
-// deviceElements is Elements of elements.cu, laid out as the device has it.
+// deviceElements is Elements of elements.cu, laid out as on the device.
 type deviceElements struct {
 	base  device.Address
 	width int64

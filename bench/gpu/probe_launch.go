@@ -8,7 +8,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 )
 
-// deviceOrdered is Ordered of probe.cu, laid out as the device has it.
+// deviceOrdered is Ordered of probe.cu, laid out as on the device.
 type deviceOrdered struct {
 	from device.Address
 	n    int64
@@ -20,7 +20,7 @@ func _(x deviceOrdered) {
 		(unsafe.Sizeof(x)^24)]
 }
 
-// deviceRandom is Random of probe.cu, laid out as the device has it.
+// deviceRandom is Random of probe.cu, laid out as on the device.
 type deviceRandom struct {
 	from       device.Address
 	sectors, n int64

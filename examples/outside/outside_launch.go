@@ -8,7 +8,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 )
 
-// deviceFirst is First of outside.cu, laid out as the device has it.
+// deviceFirst is First of outside.cu, laid out as on the device.
 type deviceFirst struct {
 	indptr, indices, seeds                                                device.Address
 	numSeeds, k                                                           int64
@@ -23,7 +23,7 @@ func _(x deviceFirst) {
 		(unsafe.Sizeof(x)^96)]
 }
 
-// deviceExpand is Expand of outside.cu, laid out as the device has it.
+// deviceExpand is Expand of outside.cu, laid out as on the device.
 type deviceExpand struct {
 	codes, scales device.Address
 	width         int64

@@ -8,7 +8,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 )
 
-// deviceScale is Scale of drivertest.cu, laid out as the device has it.
+// deviceScale is Scale of drivertest.cu, laid out as on the device.
 type deviceScale struct {
 	out, in device.Address
 	factor  uint64
@@ -20,7 +20,7 @@ func _(x deviceScale) {
 		(unsafe.Offsetof(x.n)^24)|(unsafe.Sizeof(x)^32)]
 }
 
-// deviceReverse is Reverse of drivertest.cu, laid out as the device has it.
+// deviceReverse is Reverse of drivertest.cu, laid out as on the device.
 type deviceReverse struct {
 	data device.Address
 	n    int64
@@ -30,7 +30,7 @@ func _(x deviceReverse) {
 	_ = [1]struct{}{}[unsafe.Offsetof(x.data)|(unsafe.Offsetof(x.n)^8)|(unsafe.Sizeof(x)^16)]
 }
 
-// deviceDouble is Double of drivertest.cu, laid out as the device has it.
+// deviceDouble is Double of drivertest.cu, laid out as on the device.
 type deviceDouble struct {
 	out device.Address
 	x   float64
@@ -40,7 +40,7 @@ func _(x deviceDouble) {
 	_ = [1]struct{}{}[unsafe.Offsetof(x.out)|(unsafe.Offsetof(x.x)^8)|(unsafe.Sizeof(x)^16)]
 }
 
-// devicePoke is Poke of drivertest.cu, laid out as the device has it.
+// devicePoke is Poke of drivertest.cu, laid out as on the device.
 type devicePoke struct {
 	at    device.Address
 	value uint64

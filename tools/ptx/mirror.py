@@ -238,7 +238,7 @@ def go_struct(s):
         lines.append(f"\t_ [{s.size - at}]byte")
     same = [f"(unsafe.Offsetof(x.{f})^{at})" if at else f"unsafe.Offsetof(x.{f})" for f, _, at,
             _ in s.fields] + [f"(unsafe.Sizeof(x)^{s.size})"]
-    return (f"\n// device{s.name} is {s.name} of {os.path.basename(s.file)}, laid out as the device has it.\n"
+    return (f"\n// device{s.name} is {s.name} of {os.path.basename(s.file)}, laid out as on the device.\n"
             f"type device{s.name} struct {{\n" + "\n".join(lines) + "\n}\n\n"
             f"func _(x device{s.name}) {{\n\t_ = [1]struct{{}}{{}}[" + wrapped(same, "|", 24) + "]\n}\n")
 

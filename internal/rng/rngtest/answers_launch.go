@@ -8,7 +8,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 )
 
-// deviceDraws is Draws of answers.cu, laid out as the device has it.
+// deviceDraws is Draws of answers.cu, laid out as on the device.
 type deviceDraws struct {
 	questions, out device.Address
 	n              int64
@@ -19,7 +19,7 @@ func _(x deviceDraws) {
 		(unsafe.Sizeof(x)^24)]
 }
 
-// deviceSubsets is Subsets of answers.cu, laid out as the device has it.
+// deviceSubsets is Subsets of answers.cu, laid out as on the device.
 type deviceSubsets struct {
 	streams, out     device.Address
 	sets, k, n, wide int64

@@ -312,7 +312,7 @@ func TestATemporaryFileThatFailsIsAnError(t *testing.T) {
 	}
 }
 
-// TestASorterTakesWhatItSays: its memory to the byte, and no more of the disk than was said before.
+// TestASorterTakesWhatItSays: its memory to the byte, and no more of the disk than announced.
 func TestASorterTakesWhatItSays(t *testing.T) {
 	weight := []graph.Column{{Name: "weight", DType: unified.Float64}}
 	for _, c := range []struct {

@@ -138,7 +138,7 @@ func (l *level) grow(segs []segment, n int64) {
 		l.total += g.n
 	}
 	l.have += n
-	end := int64(0) // what is left unused behind the last record is used again
+	end := int64(0) // unused memory behind the last record is used again
 	if last := len(l.segs) - 1; last >= 0 {
 		end = l.segs[last].at + l.segs[last].n
 	}

@@ -115,8 +115,8 @@ const sourceShare = 8
 // leastMemory is the least that a sorter works with.
 const leastMemory = 1 << 18
 
-// New returns a sorter. It takes its memory from the budget: all that can be of use, at most 7/8 of what is left.
-// pinned.ErrLimit where that is too little.
+// New returns a sorter. It takes its memory from the budget: as much as it can use, at most 7/8 of the remaining
+// memory. pinned.ErrLimit where that is too little.
 func New(opt Options) (*Sorter, error) {
 	if opt.Workers <= 0 {
 		opt.Workers = machine.Workers()

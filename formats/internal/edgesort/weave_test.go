@@ -15,7 +15,7 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// in is in-edges of nodes, numbered through their types, as graphs and sinks have them.
+// in is in-edges of nodes, numbered through their types, as in graphs and sinks.
 type in struct {
 	indptr, indices []int64
 	types           []byte

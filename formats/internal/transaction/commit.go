@@ -139,7 +139,7 @@ func (t *Tx) Commit(manifest []byte) error {
 		}
 	}
 	t.done = true
-	// The directory is complete from here on: what is left of the marker, or of the old one, harms nobody.
+	// The directory is complete from here on: remains of the marker, or of the old one, do no harm.
 	if t.in == "" {
 		_ = t.mark.remove()
 	} else if t.mark.clear() == nil {

@@ -198,7 +198,7 @@ func (s *site) compare(pool *sparse.Pool, g gradient) error {
 	return nil
 }
 
-// kept returns the scales as a checkpoint has them: a bit a row, and the numbers of those that are kept.
+// kept returns the scales for a checkpoint: a bit a row, and the numbers of those that are kept.
 func (s *site) kept() []byte {
 	if s.Scale == nil {
 		return nil

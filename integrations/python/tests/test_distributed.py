@@ -75,7 +75,7 @@ def start(dataset, rank, world, port, how="", code=PLAIN, alone=False):
            "LOCAL_RANK": str(rank),
            "LOCAL_WORLD_SIZE": str(world), "MASTER_ADDR": "localhost", "MASTER_PORT": str(port or "")}
     alone = alone or code is not PLAIN
-    parent = ["sh", "-c", '"$@"; exit $?', "sh"] if alone else []  # one each, as some launchers have it
+    parent = ["sh", "-c", '"$@"; exit $?', "sh"] if alone else []  # one each, as with some launchers
     return subprocess.Popen([*parent, sys.executable, "-c", code, dataset, how], env=env, stdin=subprocess.PIPE,
                             stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, text=True)

@@ -11,7 +11,7 @@ type sparing struct {
 	mu     sync.Mutex
 	since  time.Time
 	said   int // since then
-	unsaid int // since the last that was said
+	unsaid int // since the last one logged
 }
 
 const mostSaid = 10 // warnings a minute

@@ -417,7 +417,7 @@ class Feed:
         return self._broken(result) if error.run == 0 else result
 
     def _broken(self, error: _E) -> _E:
-        """Closes the connection, after which nothing more can be said on it."""
+        """Closes the connection; no message can be sent on it afterwards."""
         self.close()
         return error
 

@@ -116,7 +116,7 @@ class Inside:
         """What recvmsg_into has returned is dealt with."""
         self.place = self._next.value
 
-    # --- as a socket has them ---
+    # --- as with a socket ---
 
     def send(self, message: bytes, flags: int = 0) -> int:
         """Hands a message over; BlockingIOError where there is no room for it."""

@@ -41,7 +41,7 @@ def check_names(given: Iterable[str], others: Iterable[str]) -> None:
 
 
 def value_of(name: str, given: Mapping[str, Any]) -> Any:
-    """What was said of an option, or its default."""
+    """The given value of an option, or its default."""
     value = given.get(name)
     return OPTIONS[name].default if value is None else value
 
@@ -243,7 +243,7 @@ def _is_type(key: Any) -> bool:
 
 
 def fanouts_of(fanouts: Fanouts) -> Any:
-    """Fan-outs as a configuration has them. Keys of a mapping are relations, edge types, or "*" for all others."""
+    """Fan-outs as in a configuration. Keys of a mapping are relations, edge types, or "*" for all others."""
     if not isinstance(fanouts, Mapping):
         return _whole(fanouts)
     if not fanouts:

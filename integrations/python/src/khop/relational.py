@@ -318,7 +318,7 @@ def _runs(first: Any, count: Any) -> Any:
 
 
 def _nested(nodes: Any, columns: List[_Categories]) -> Any:
-    """The categories of some nodes, as PyTorch Frame has them."""
+    """The categories of some nodes, as in PyTorch Frame."""
     import torch
     from torch_frame.data import MultiNestedTensor
 
@@ -401,7 +401,7 @@ def _stats(field: Dict[str, Any]) -> Dict[Any, Any]:
 
 
 def calendar(*columns: Any) -> Any:
-    """Times in seconds since 1970, UTC, as PyTorch Frame has them: [rows, columns, 7], year, month, day, weekday, hour,
+    """Times in seconds since 1970, UTC, as in PyTorch Frame: [rows, columns, 7], year, month, day, weekday, hour,
     minute and second, where months, days and weekdays count from 0; -1 throughout for a time that is missing. Columns
     are in one or more tensors [rows, columns]."""
     import torch

@@ -57,7 +57,7 @@ class Devices:
 
     @staticmethod
     def stream(ordinal: int) -> int:
-        """torch's current stream there, as the driver has it."""
+        """torch's current stream there, as the driver's handle."""
         return int(_torch.cuda.current_stream(ordinal).cuda_stream)
 
     @staticmethod
@@ -131,8 +131,8 @@ class Column:
             again = (_mapped, (str(source.filename), source.dtype.str, source.mode, int(source.offset), source.shape))
         if isinstance(source, np.ndarray):
             if not source.flags.c_contiguous or source.dtype.byteorder == ">":
-                raise OptionError("source is an array whose rows do not lie one after another, or of another byte "
-                                  "order: numpy.ascontiguousarray copies it")
+                raise OptionError("source is an array that is not C-contiguous, or that is big-endian: "
+                                  "numpy.ascontiguousarray copies it")
             read_only = not source.flags.writeable
             try:
                 source = Torch().wrap(np.asarray(source), source.dtype.name)
@@ -143,8 +143,8 @@ class Column:
         if not isinstance(source, torch.Tensor):
             raise OptionError(f"source is a tensor, an array or the folder of a dataset, not {type(source).__name__}")
         if source.is_cuda or source.layout != torch.strided or not source.is_contiguous():
-            raise OptionError("source is a tensor on a device, a sparse one, or one whose rows do not lie one after "
-                              "another: source.cpu().contiguous() copies it")
+            raise OptionError("source is a tensor on a device, a sparse one, or one that is not contiguous: "
+                              "source.cpu().contiguous() copies it")
         if source.dim() == 0 or math.prod(source.shape[1:]) == 0:
             raise OptionError(f"source has no rows, with the shape {list(source.shape)}: give a tensor [rows, ...]")
         return cls(source.detach(), again=again, read_only=read_only)

@@ -22,12 +22,14 @@ var dialect = []struct{ words, but, instead string }{
 	{`\bso many \w+`, `\bso many (\w+ )?that\b`, `"this number of", the parameter's name, "as many"`},
 	{`\b[Ww]hat is (\w+ ){1,4}is\b`, `\bwhat is .*(and|with) what is\b`,
 		`a noun as the subject: "the rows that are read", "errors"`},
-	{`\bas \w+ (has|have) (it|them)\b`, `\b(long|soon|often|far|much|many) as\b`, `"as in X"`},
+	{`\bas ([\w']+ ){1,3}(has|have) (it|them)\b`, `\b(long|soon|often|far|much|many) as\b`, `"as in X"`},
 	{`\bsaid so\b`, ``, `"reported it"`},
 	{`\bas \w+ says? (it|them)\b`, ``, `"as in X", "see X"`},
 	{`\bnobody asked\b`, ``, `"not requested", "a default"`},
 	{`\bwants? none\b`, ``, `"refuses", "without"`},
 	{`\b(as|was|were|is|are|been|be) told\b`, `\btold (apart|from|to)\b`, `"given", "receives", "is reported"`},
+	{`\b(was|were|is|are|been|be) said\b`, ``, `"given", "stated", "reported"`},
+	{`\b[Ww]hat is left\b`, `\band what is left\b`, `a noun: "the remaining memory", "the rest of the row"`},
 }
 
 // TestProseIsPlain looks for the dialect in pages, and in comments of Go, Python, C and CUDA.

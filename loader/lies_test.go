@@ -35,7 +35,7 @@ func block(change func(b *graph.Block)) func(*graph.Sample) {
 	return func(s *graph.Sample) { change(&s.Blocks[0][0]) }
 }
 
-// spoiled is a change of a sample, and what is said of it: nothing where it is taken.
+// spoiled is a change of a sample, and its error: none if it is accepted.
 type spoiled struct {
 	spoil func(*graph.Sample)
 	want  string

@@ -83,7 +83,7 @@ func simulatePlans(layout Layout, opt PlannerOptions, asks [][]uint32, from int)
 	return total.Less(&before), cmp.Or(err, p.Close())
 }
 
-// queue is the rows of a cache, from the newest to the oldest, as LRU and SIEVE have them.
+// queue is the rows of a cache, from the newest to the oldest, as in LRU and SIEVE.
 type queue struct {
 	at    []queued // [row], and the end of the ring
 	end   uint32

@@ -179,7 +179,7 @@ func TestAReaderThatIsClosedLeavesNothing(t *testing.T) {
 	}
 }
 
-// A file is read past the page cache if that is said, wherever it lies.
+// A file is read past the page cache if that is requested, wherever it is.
 func TestAFileIsReadPastThePageCacheWhereThatIsSaid(t *testing.T) {
 	for _, folder := range folders(t) {
 		m, _ := columnFile(t, folder, 100, 512)

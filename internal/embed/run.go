@@ -66,7 +66,7 @@ type run struct {
 	now          *StepReport // of the step in hand
 }
 
-// Run carries out a program, or what is left of it where its folder has a journal of the same program. The tables of
+// Run carries out a program, or the rest of it where its folder has a journal of the same program. The tables of
 // its last step are then in files, which Output reads. After an error the folder has all that is finished.
 func Run(ctx context.Context, p *Program, opt Options) (*Report, error) {
 	r, err := open(ctx, p, opt, false)

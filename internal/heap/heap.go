@@ -48,7 +48,7 @@ func Outside(n int64) {
 	}
 }
 
-// tell tells the runtime what is left for the heap.
+// tell sets the runtime's limit for the heap.
 func tell() {
 	told = outside.Load()
 	n := limit.Load()

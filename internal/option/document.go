@@ -21,12 +21,12 @@ func Document(options any, of []Option) map[string]any {
 	return d
 }
 
-// stands says that the option is not what it is where nothing is said.
+// stands reports whether the option differs from its default.
 func (o *Option) stands(v reflect.Value, of []Option) bool {
 	zero := func(o *Option) bool {
 		return v.FieldByIndex(o.index).IsZero() && (o.perType == nil || v.FieldByIndex(o.perType).IsZero())
 	}
-	group := func(name string) bool { // this one, or some option that belongs to it, is said
+	group := func(name string) bool { // this one, or an option that belongs to it, is given
 		return slices.ContainsFunc(of, func(p Option) bool { return (p.With == name || p.Name == name) && !zero(&p) })
 	}
 	switch {

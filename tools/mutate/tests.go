@@ -54,7 +54,7 @@ type test struct {
 	Runs []int // of the blocks
 }
 
-// block is a piece of code that is run as a whole, as cover profiles have it: line and column.
+// block is a piece of code that is run as a whole, as in cover profiles: line and column.
 type block struct {
 	File                     string // as the profile names it: the path of the package and a name
 	FromLine, FromCol, Line2 int

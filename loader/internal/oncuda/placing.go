@@ -107,7 +107,7 @@ func (*Processor) Expect(e *plan.Estimate, batches, _ int64) {
 
 func (d *Processor) BusAddress() string { return machine.FindPCI(d.PCI()).Address }
 
-// find returns a column as the device has it.
+// find returns a column on the device.
 func (d *Processor) find(c *tiers.Column) *deviceColumn {
 	return d.columns[slices.IndexFunc(d.columns, func(x *deviceColumn) bool { return x.Column == c })]
 }

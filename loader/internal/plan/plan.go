@@ -248,7 +248,7 @@ func (p *Plan) tryBatches(ctx context.Context, within *pinned.Ledger) (n needs, 
 	return n, nil
 }
 
-// spareRoom says what is left free where there are spare workers: such a part of what is expected. Batches differ.
+// spareRoom returns the memory to leave free if there are spare workers: a part of the estimate. Batches differ.
 const spareRoom = 8
 
 // Expect sets what is expected of each of some loaders. Workers that a topology on disk has by default beyond the cores

@@ -186,7 +186,7 @@ type DiskReader struct {
 	ahead *Ahead
 	reads []*diskio.Batch // under way, by column
 	wide  []wideRows      // to widen when they are there
-	Rows  []uint32        // as the sample has them
+	Rows  []uint32        // as in the sample
 }
 
 // Expect is of tier.Early: what the batch asks for was planned before. Where that is still being sampled, the wait is

@@ -16,7 +16,7 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Inspection is what an inspection of all arrays found: what is legal in a dataset, and may yet not be meant.
+// Inspection is the result of Inspect: facts that are valid in a dataset, but may be mistakes.
 type Inspection struct {
 	Degrees    []DegreeBin  `json:"degrees"`  // of in-edges; none above the greatest
 	Isolated   int64        `json:"isolated"` // nodes without edges
@@ -44,7 +44,7 @@ type NotFinite struct {
 	First  int64  `json:"first"` // the first of them
 }
 
-// LateSplit counts the nodes of the split train whose time is later than the first of the split test.
+// LateSplit counts the nodes of the split "train" whose time is later than the first of the split "test".
 type LateSplit struct {
 	Type   string `json:"type"`
 	Column string `json:"column"`
@@ -63,8 +63,8 @@ type LeakedLink struct {
 	Of       int64  `json:"of"`
 }
 
-// Inspect reads all arrays. It takes a bit a node of memory, and 8 bytes for each in-edge of the node that has most.
-// Errors: ErrCorrupt for what Check would have found, context.Cause(ctx).
+// Inspect reads all arrays. It takes one bit of memory a node, and 8 bytes for each in-edge of the node that has most.
+// Errors: ErrCorrupt for damage that Check finds too, context.Cause(ctx).
 func (d *Dataset) Inspect(ctx context.Context, progress Progress) (*Inspection, error) {
 	x := &inspector{ctx: ctx, d: d, g: d.graph, s: d.graph.Schema(), Inspection: &Inspection{
 		NotFinite: []NotFinite{}, Late: []LateSplit{}, Leaked: []LeakedLink{}, Shared: []graph.SharedNodes{}}}
@@ -367,7 +367,7 @@ func (x *inspector) hasEdge(t int, u, v int64, follow func(edge int64) int64) bo
 	return false
 }
 
-// Hints says in sentences what is legal but perhaps not meant.
+// Hints describes, in sentences, facts that may be mistakes.
 func (x *Inspection) Hints() []string {
 	hints := []string{}
 	add := func(format string, args ...any) { hints = append(hints, fmt.Sprintf(format, args...)) }

@@ -37,7 +37,7 @@ func TestDefaultsAreThoseOfTheComments(t *testing.T) {
 	}
 }
 
-// What is read where it lies is counted as the pages that hold it, each column once, with its scales.
+// Arrays that are read in place count as the pages that hold them, each column once, with its scales.
 func TestBytesOfFilesAreThoseOfTheArraysThatAreRead(t *testing.T) {
 	g := graphs.Columns(t, 2, 700, 1500) // types n0 and n1, with features of 20 bytes
 	page := pinned.Options{}.Size

@@ -125,7 +125,7 @@ func TestDoctorSaysWhichSparseOperationsDevicesHave(t *testing.T) {
 	}
 }
 
-// What runs where is said by doctor, by khop samplers and by two pages: all say what samplers say of themselves.
+// doctor, khop samplers and two pages list which sampler runs where: all agree with the samplers' own descriptions.
 func TestWhatRunsWhereIsSaidAlike(t *testing.T) {
 	w, device, cpu := whereSamplersRun(), []string{}, []string{}
 	for i := range samplers.All {

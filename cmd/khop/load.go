@@ -80,8 +80,8 @@ type loading struct {
 	*loader.Loader
 }
 
-// open opens the dataset and a loader of it. planned, if not nil, is told what memory the loader will need before it
-// takes any.
+// open opens the dataset and a loader of it. planned, if not nil, receives the memory that the loader will need, before
+// it takes any.
 func (f *loadFlags) open(env *environment, planned func(loader.Estimate)) (*loading, error) {
 	ds, err := f.openForLoaders(env, f.Dataset)
 	if err != nil {

@@ -91,7 +91,7 @@ func object(t *testing.T, args ...string) map[string]any {
 	return v
 }
 
-// theGenerated is the files of graphs by what khop generate is told: each is made once for all tests.
+// theGenerated is the files of graphs by the arguments of khop generate: each is made once for all tests.
 var theGenerated = map[string]fstest.MapFS{}
 
 // generated writes a graph, which is the test's own, to a path. The words are the kind and flags of khop generate.

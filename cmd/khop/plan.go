@@ -72,7 +72,7 @@ func (c *planCmd) Run(env *environment) (err error) {
 	}
 	r := planResult{Outlook: o}
 	if o.Topology != nil {
-		opt.Residence, opt.Device.Name, opt.Hooks.Progress = loader.Disk, "cpu", nil // as LookOut has them
+		opt.Residence, opt.Device.Name, opt.Hooks.Progress = loader.Disk, "cpu", nil // as in LookOut
 		e, err := loader.Plan(env.ctx, ds, opt)
 		if r.tooMuch = err; err != nil && !errors.Is(err, loader.ErrMemory) {
 			return err

@@ -42,7 +42,7 @@ type serveReady struct {
 	Protocol   int    `json:"protocol"`
 	Device     string `json:"device"` // where batches of rank 0 are made
 	Why        string `json:"device_reason"`
-	// Options are those of the loader as they were said, as a configuration that --config reads.
+	// Options are the loader's options as given, as a configuration that --config reads.
 	Options json.RawMessage `json:"options"`
 }
 

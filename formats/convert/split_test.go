@@ -103,7 +103,7 @@ func TestNodesAreDealtInTheOrderOfTheirDraws(t *testing.T) {
 	}
 }
 
-// sortedByDraws deals the nodes that have a label: so many of each class, then as many as sizes say.
+// sortedByDraws deals the nodes that have a label: perClass of each class, then as many as sizes say.
 func sortedByDraws(stage uint64, label []int64, perClass int, sizes [3]int) (want [3][]int64) {
 	draw := func(v int64) uint64 { return rng.Draw(rng.Stream(stage, uint64(v)), 0) }
 	var order []int64

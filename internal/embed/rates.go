@@ -72,7 +72,8 @@ func (r *run) measure() error {
 	})
 }
 
-// tried returns how many rows of so many bytes a trial has, of so many. Memory that grows may take twice as much.
+// tried returns how many of some rows, of this number of bytes each, a trial has. Memory that grows may take twice as
+// much.
 func (r *run) tried(rows, bytes int64) int64 {
 	return max(min(rows, min(tryBytes, r.opt.Memory/4)/max(bytes, 1)), 1)
 }

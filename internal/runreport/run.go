@@ -80,7 +80,7 @@ func Read(name string, text []byte, say func(json.RawMessage) string) (*Run, err
 	return r, nil
 }
 
-// mostListed is how many elements of a list are told.
+// mostListed is how many elements of a list are shown.
 const mostListed = 64
 
 // flatten notes what a value holds.

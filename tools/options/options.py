@@ -159,7 +159,7 @@ def of_names(khop):
 
 
 def of_launchers(khop):
-    """The names under which launchers say ranks, as Python has them."""
+    """The names under which launchers give ranks, as Python literals."""
     rows = [f"dict({', '.join(f'{k}={literal(v)}' for k, v in of.items() if v)})," for of in khop["launchers"]]
     lines = [line for row in rows for line in textwrap.wrap(
         row, 120, initial_indent="    ", subsequent_indent="         ", break_on_hyphens=False)]

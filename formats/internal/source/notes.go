@@ -9,8 +9,8 @@ import (
 	"github.com/khop-gnn/khop/internal/option"
 )
 
-// The changes of a note. All but Said are guesses, or lose something: who wants none of them says so by the option
-// Strict, and names by other options what is meant.
+// The changes of a note. All but Said are guesses, or lose something: the option Strict refuses them, and other options
+// state what is meant.
 const (
 	Said       = "said"       // nothing is changed, or an option asks for it
 	LeftOut    = "left out"   // the dataset does not have it

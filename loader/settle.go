@@ -199,8 +199,8 @@ func (o *Options) findSeeds(src Source, s *recipe.Spec) error {
 func (o *Options) errUnread() error {
 	name, _, _ := strings.Cut(o.Sampler.Fingerprint(), " ")
 	return option.Errorf(ErrOptions, o, "Times", " is read, but the sampler %q does not look at the times of seeds: "+
-		"batches would have rows that are later than their seeds; take the sampler \"temporal\", or \"ignore\" the times",
-		name)
+		"batches would have rows that are later than their seeds; take the sampler \"temporal\", or \"ignore\" the "+
+		"times", name)
 }
 
 // checkTimes refuses times that the sampler does not read, and an order of times for seeds that have none, or that are

@@ -10,7 +10,7 @@
 // cost a page walk each.
 //
 // A DeviceStore is a Store on a CUDA device: it reads the column over the bus, or in device memory, and puts the work
-// on a stream. Cache keeps rows in device memory; InDegree, PageRank and Hottest say which. docs/gather-device.md
+// on a stream. Cache keeps rows in device memory; InDegree, PageRank and Hottest say which. docs/memory.md
 // explains how.
 //
 // # Caveats

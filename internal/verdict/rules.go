@@ -12,8 +12,8 @@ import (
 // Rules are in the order in which they are asked: what causes others comes first.
 var Rules = []Rule{
 	{Name: "slow loop", Limit: "consumer",
-		When: fmt.Sprintf("the loop waited less than %s of the time, and workers waited for free slots %s of theirs "+
-			"or more", percent(waiting), percent(atRest)),
+		When: fmt.Sprintf("the loop waited less than %s of the time, and workers waited for slots %s of theirs or "+
+			"more", percent(waiting), percent(atRest)),
 		Then: "nothing in the loader: the loop's own steps",
 		met:  func(f *Facts) bool { return f.idle() >= atRest },
 		said: func(f *Facts) string {
@@ -24,8 +24,8 @@ var Rules = []Rule{
 		},
 		change: func(*Facts, *Verdict) {}},
 	{Name: "busy machine", Limit: "processors", waits: true,
-		When: fmt.Sprintf("others took %s of the processors or more, all together %s; workers waited for rows "+
-			"less than %s of their time", percent(foreign), percent(crowded), percent(fetching)),
+		When: fmt.Sprintf("others took %s of the processors or more, all together %s; workers waited less than %s "+
+			"for rows", percent(foreign), percent(crowded), percent(fetching)),
 		Then: "end or move what else runs",
 		met: func(f *Facts) bool {
 			cores := float64(f.Cores)
@@ -36,8 +36,8 @@ var Rules = []Rule{
 		},
 		change: func(_ *Facts, v *Verdict) { v.Advice = "to end or move what else runs here" }},
 	{Name: "page cache lost", Limit: "memory", waits: true,
-		When: fmt.Sprintf("the dataset is mapped, and pages read from the disk took %s of the workers' time or "+
-			"more, at 0.1 ms each", percent(faulting)),
+		When: fmt.Sprintf("mapped dataset; pages read from the disk took %s of the workers' time or more, at 0.1 ms "+
+			"each", percent(faulting)),
 		Then: "`residence` disk, or more memory",
 		met:  func(f *Facts) bool { return f.Mapped && f.faulted() >= faulting },
 		said: func(f *Facts) string {
@@ -64,8 +64,7 @@ var Rules = []Rule{
 			v.Gain = f.within(f.work() / float64(f.Workers))
 		}},
 	{Name: "remote rows", Limit: "network", waits: true,
-		When: fmt.Sprintf("workers waited %s of their time or more for rows of a tier of yours, or of a dataset "+
-			"that is not all here", percent(fetching)),
+		When: fmt.Sprintf("workers waited %s of their time or more for rows from a store or a tier of yours", percent(fetching)),
 		Then: "`workers`, twice as many: they mostly wait",
 		met:  func(f *Facts) bool { return f.Remote && f.of(f.Disk) >= fetching },
 		said: func(f *Facts) string { return sayRows(f, "rows from elsewhere") },

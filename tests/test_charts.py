@@ -38,7 +38,7 @@ def test_the_page_says_what_its_chart_shows(name):
 
 
 def test_a_figure_that_changes_changes_its_charts(tmp_path):
-    for name in ("cpu.json", "cpu-pyg.json", "charts.json"):
+    for name in ("cpu.json", "charts.json"):
         (tmp_path / name).write_text(json.dumps(read(name)))
     assert charts.draw(tmp_path) == charts.draw(RESULTS)
 
@@ -74,7 +74,7 @@ def test_a_page_has_the_figures_of_its_chart(name):
 
 def test_the_tables_are_those_of_the_measurements():
     page = (RESULTS / "cpu.md").read_text(encoding="utf-8")
-    assert page.startswith(report.markdown(read("cpu.json"), read("cpu-pyg.json"))), \
+    assert page.startswith(report.markdown(read("cpu.json"))), \
         "run: bench/peers/report.py docs/results, and put what it prints above what is written by hand"
 
 

@@ -1,4 +1,4 @@
-"""docs/results/gpu-model.md is what bench/gpu/model.py prints, and its arithmetic is what the page says."""
+"""docs/results/gpu.md has what bench/gpu/model.py prints, and its arithmetic is what the page says."""
 import pathlib
 import sys
 
@@ -8,8 +8,9 @@ import model
 
 
 def test_the_page_is_what_the_program_prints():
-    page = (ROOT / "docs/results/gpu-model.md").read_text()
-    assert page == "\n".join(model.page()) + "\n", "run: python3 bench/gpu/model.py >docs/results/gpu-model.md"
+    page = (ROOT / "docs/results/gpu.md").read_text()
+    assert page == model.put(page, "\n".join(model.page()) + "\n"), \
+        "run: python3 bench/gpu/model.py --write docs/results/gpu.md"
 
 
 def test_the_bus_is_bound_by_bytes_or_by_requests():

@@ -27,6 +27,8 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench"))
+import section
 WIDTH = 128  # float32: rows of 512 bytes
 
 MEMMAP = """
@@ -156,7 +158,7 @@ def main() -> None:
     p.add_argument("--fanouts", default="15,10,5")
     p.add_argument("--folder", default=os.environ.get("KHOP_BENCH_DIR", str(ROOT / ".bench")) + "/disk")
     p.add_argument("--dgl", help="a Python with DGL, for GraphBolt")
-    p.add_argument("--record", action="store_true", help="write docs/results/disk.md")
+    p.add_argument("--record", action="store_true", help="write a section of docs/results/disk.md")
     p.add_argument("--json", help="write figures there")
     p.add_argument("--keep", action="store_true")
     o = p.parse_args()
@@ -247,7 +249,6 @@ def report(r: dict) -> str:
                  ", ".join(f"{name} {100 * x['misses'] / d['rows']:.2f} %" for name, x in r["plan"].items()))
     lines.append(f"  {d['requests']} requests, {d['bytes'] / 1e9:.2f} GB read, "
                  f"{100 * d['useful'] / max(d['bytes'], 1):.1f} % of it asked for")
-    lines.append("  requests simulated: " + ", ".join(f"{name} {x['requests']}" for name, x in r["plan"].items()))
     for got in r["packed"]:
         d = got["on_disk"]
         lines.append(f"  packed: {d['requests']} requests to read {d['bytes'] / 1e9:.2f} GB, "
@@ -259,29 +260,24 @@ def report(r: dict) -> str:
         d, n = got["on_disk"], got["on_disk"]["requests"] / got["seconds"]
         share = f", {100 * n / got['fio_requests']:.0f} %" if got["fio_requests"] else ""
         lines.append(f"  {n:.0f} requests/s, {d['bytes'] / got['seconds'] / 1e6:.0f} MB/s, at depth "
-                     f"{d['probe']['depth']}; fio after it, with requests "
-                     f"of {got['fio_size']} bytes, {got['fio_requests']:.0f}{share}; a worker's batch: "
-                     f"{got['sample_ms']:.1f} ms of sampling, "
-                     f"{got['disk_ms']:.1f} of waiting for the disk, {got['gather_ms']:.1f} of copying")
+                     f"{d['probe']['depth']}; fio after it {got['fio_requests']:.0f}{share}; a batch: "
+                     f"{got['sample_ms']:.1f} ms of sampling, {got['disk_ms']:.1f} of waiting, "
+                     f"{got['gather_ms']:.1f} of copying")
     return "\n".join(lines) + "\n"
 
 
 def record(text: str) -> None:
-    """Writes the page of results."""
+    """Writes the section of the page of results."""
     head = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True,
                           text=True).stdout.strip()
     cpu = next((x.split(":")[1].strip() for x in open("/proc/cpuinfo") if x.startswith("model name")), "unknown")
-    (ROOT / "docs/results/disk.md").write_text(
-        "# Columns on disk\n\n"
-        "`make bench-disk` (bench/disk/run.py) loads features that are larger than a memory control group, in turns: "
-        "with\n"
-        "`--residence disk`, mapped, and by `numpy.memmap` with the same batches. The page cache is dropped before "
-        "each. The\n"
-        "slow ways load a few batches, and their epoch is scaled from these. `khop plan` simulates the other "
-        "policies.\n\n"
-        f"Commit {head}, {cpu}, {os.cpu_count()} cores, Linux {os.uname().release}, {time.strftime('%Y-%m-%d')}; load "
-        f"when it ended: "
-        f"{os.getloadavg()[0]:.1f}.\n\n```\n{text}```\n")
+    section.put(ROOT / "docs/results/disk.md", "## Features larger than memory", section.wrapped(
+        f"""`make bench-disk` (bench/disk/run.py) loads features that are larger than a memory control group, in turns:
+        with `--residence disk`, mapped, by `numpy.memmap` with the same batches, and by GraphBolt, where it is there,
+        which has no feature on disk and reads a memory-mapped one. The page cache is dropped before each. The slow ways
+        load a few batches, and their epoch is scaled from these. `khop plan` simulates the other policies. Commit
+        {head}, {cpu}, {os.cpu_count()} cores, Linux {os.uname().release}, {time.strftime('%Y-%m-%d')}; load when it
+        ended: {os.getloadavg()[0]:.1f}.""") + f"\n\n```text\n{text}```")
 
 
 if __name__ == "__main__":

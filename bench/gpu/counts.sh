@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Counts, on the simulated device, what each sampler asks for to make a real batch, for docs/results/gpu-model.md:
+# Counts, on the simulated device, what each sampler asks for to make a real batch, for docs/results/gpu.md:
 # writes samplers.json. Generates products and a graph as MAG (650 MB), and converts cnr-2000; takes half an hour of a
 # quiet processor, and 3 GB of memory.
 #
@@ -21,4 +21,4 @@ eval "$exports"
 export KHOP_CUDA_DRIVER=$PWD/dist/libcudasim.so
 go test -C bench -tags cuda -count 1 -timeout 3h ./gpu -run '^TestCountsOfSamplers$' -v -args -rewrite \
     -counts.graphs "$folder" -counts.commit "$(git log -1 --format=%h -- sampling internal/rng)"
-python3 bench/gpu/model.py >docs/results/gpu-model.md
+python3 bench/gpu/model.py --write docs/results/gpu.md

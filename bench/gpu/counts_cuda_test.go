@@ -42,7 +42,7 @@ type batchCounts struct {
 	Bus       map[string]kernelCount `json:"bus"`  // with all over the bus
 }
 
-// TestCountsOfABatch keeps counts.json true, which -rewrite makes: what docs/results/gpu-model.md rests on. A
+// TestCountsOfABatch keeps counts.json true, which -rewrite makes: what docs/results/gpu.md rests on. A
 // kernel that reads a sixth more than is written there is noticed.
 func TestCountsOfABatch(t *testing.T) {
 	cudatest.NeedSimulator(t)

@@ -20,7 +20,10 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-const linesPage = "../../docs/results/lines.md"
+const (
+	linesPage    = "../../docs/results/gpu.md"
+	linesHeading = "## Lines that a gather reads over the bus\n"
+)
 
 // linesRead counts, for naive, shift and per row, the 128-byte lines of a float32 column that a gather reads for a row
 // on average over random rows, and the least that any method could read. The column begins shift bytes after a line.
@@ -75,8 +78,8 @@ func (r *rig) linesRead(rnd *rand.Rand, rowBytes, shift int) (least float64, rea
 	return least, read, err
 }
 
-// TestLinesOfEveryMethod keeps docs/results/lines.md true, which -rewrite makes. The product's gather stays within
-// 2 % of the minimum at every alignment of the column.
+// TestLinesOfEveryMethod keeps a section of docs/results/gpu.md true, which -rewrite makes. The product's gather stays
+// within 2 % of the minimum at every alignment of the column.
 func TestLinesOfEveryMethod(t *testing.T) {
 	const seed = 31
 	cudatest.NeedSimulator(t)
@@ -119,36 +122,38 @@ func TestLinesOfEveryMethod(t *testing.T) {
 	for _, kernels := range []string{"gather/rows.cu", "gather/rows.cuh", "bench/gpu/elements.cu"} {
 		fmt.Fprintf(&page, "- %s, git blob %s\n", kernels, blob(t, "../../"+kernels))
 	}
+	had, err := os.ReadFile(filepath.FromSlash(linesPage))
+	before, rest, found := strings.Cut(string(had), linesHeading)
+	if err != nil || !found {
+		t.Fatalf("%s has no section of lines (%v)", linesPage, err)
+	}
+	section, after, _ := strings.Cut(rest, "\n## ")
 	if expect.Rewriting() {
-		if err := os.WriteFile(filepath.FromSlash(linesPage), []byte(page.String()), 0o644); err != nil {
+		whole := before + linesHeading + page.String() + "\n## " + after
+		if err := os.WriteFile(filepath.FromSlash(linesPage), []byte(whole), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	if had, err := os.ReadFile(filepath.FromSlash(linesPage)); err != nil || string(had) != page.String() {
-		t.Errorf("%s is not what was counted (%v): run the command that it names", linesPage, err)
+	if section != page.String() {
+		t.Errorf("%s is not what was counted: run the command that it names", linesPage)
 	}
 }
 
-const linesHead = `# Lines that a gather reads over the bus
-
+const linesHead = `
 A device reads host memory in requests of one line, 128 bytes, at most. A warp's load costs one for each line that its
-lanes touch, so the number of lines that a gather touches is what a bus carries, and a method that touches a line
-twice pays for it twice.
-
-The figures are the lines of the column that a row costs, as the simulated device counts them warp instruction by warp
-instruction (no hardware was measured, and no cache is modelled, which may merge two requests that follow each other
-closely): 32 random rows of a float32 column, at each of the 32 places, 0, 4, ..., 124 bytes after a line, where such
-a column may begin; the mean of all, and in brackets how far the worst place is above its minimum. *Least* is what any
-method has to read. *Naive* gives each element of the result to a thread. *Shift* is PyTorch-Direct's circular shift,
-computed from addresses (both are in bench/gpu). *Per row* is khop's.
+lanes touch, so a method that touches a line twice pays for it twice. The figures are lines of the column for a row, as
+the simulated device counts them (no hardware was measured, and no cache is modelled): 32 random rows of a float32
+column that begins at each of the 32 places after a line, 0, 4, ..., 124 bytes; the mean of all, and in brackets how far
+the worst place is above its minimum. *Least* is what any method has to read. *Naive* gives each element of the result
+to a thread. *Shift* is PyTorch-Direct's circular shift, computed from addresses. *Per row* is khop's.
 
 | bytes a row | least | naive | shift | per row |
 |---:|---:|---:|---:|---:|
 `
 
 const linesFoot = `
-Made by
+Every test run with -tags cuda compares with this table, which is made by
 
 ` + "```sh title=\"needs a checkout of khop\"" + `
 make cudasim && eval "$(tools/cuda-env.sh)"
@@ -156,9 +161,7 @@ export KHOP_CUDA_DRIVER=$PWD/dist/libcudasim.so
 go test -C bench -tags cuda -run TestLinesOfEveryMethod ./gpu -args -rewrite
 ` + "```" + `
 
-Every test run with -tags cuda compares with this table. Rows that begin and end anywhere, of elements of 1, 2, 4 and 8
-bytes, are tested too. The figures belong to these states of the kernels alone, whatever machine counts;
-"git log --find-object" with a blob's name finds the commits that brought and replaced it:
+of these states of the kernels; "git log --find-object" with a blob's name finds their commits:
 
 `
 

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""What the bundle should measure on GPUs that nobody has tried yet, by arithmetic: docs/results/gpu-model.md.
+"""What the bundle should measure on GPUs that nobody has tried yet, by arithmetic: a part of docs/results/gpu.md.
 
-    model.py            prints the page
-    model.py RESULT     prints what run has measured beside what was predicted for such a device
+    model.py                  prints the part
+    model.py --write PAGE     puts it into the page
+    model.py --samplers       prints what a batch of each sampler asks for, in full
+    model.py RESULT           prints what run has measured beside what was predicted for such a device
 
 The counts are those of the simulated device (counts.json), scaled to the bundle's batches. The constants below are the
 rest.
@@ -70,7 +72,8 @@ def kernels(where, batch):
 
 
 def bus_sectors(batch):
-    """Sectors that the sampler's kernels read over the bus for a batch of so many expanded nodes and edges."""
+    """Sectors that the sampler's kernels read over the bus for a batch with these numbers of expanded nodes and
+    edges."""
     return sum(sectors for name, _, _, sectors, _ in kernels("bus", {"nodes": 0, **batch})
                if not name.startswith("gather"))
 
@@ -120,8 +123,7 @@ def sampler_tables():
         if graph not in samplers:
             continue
         counted = samplers[graph]
-        of = sorted({s["commit"] for s in counted.values()})
-        yield f"\n### {text}\n\nKernels of {' and '.join(of)}.\n\n" + SAMPLERS
+        yield f"\n### {text}\n\n" + SAMPLERS
         shares = [limit_share(m, counted["uniform"]) for m in NEWEST]
         for name, s in sorted(counted.items(), key=lambda of: -limit_share(NEWEST[0], of[1])):
             total = lambda what: sum(k[what] for k in s["kernels"].values())
@@ -135,6 +137,25 @@ def sampler_tables():
                           f"{share:.1%}", f"{share / uniform:.2f}"]
             kernel, _, what = max(sampler_kernels(NEWEST[0], s), key=lambda k: k[1])
             yield f"| {name} | " + " | ".join(cells) + f" | {kernel}: {what} | {s['commit']} |"
+
+
+def sampler_table():
+    """A line a sampler: milliseconds on an H100, and the share of the bus' rate by uniform's, on each graph."""
+    counted = json.loads((HERE / "samplers.json").read_text())
+    samplers = {graph: counted[graph] for graph in GRAPHS if graph in counted}
+    m, names = NEWEST[0], list(dict.fromkeys(name for of in samplers.values() for name in of))
+    ratios = {(graph, name): limit_share(m, s) / limit_share(m, of["uniform"])
+              for graph, of in samplers.items() for name, s in of.items()}
+    for name in sorted(names, key=lambda name: -ratios.get((next(iter(samplers)), name), 0)):
+        cells = []
+        for graph, of in samplers.items():
+            s = of.get(name)
+            cells += [f"{sampler_seconds(m, s, True) * 1e3:,.2f}, {sampler_seconds(m, s) * 1e3:,.2f}",
+                      f"{ratios[graph, name]:.2f}"] if s else ["", ""]
+        yield f"| {name} | " + " | ".join(cells) + " |"
+    commits = sorted({s["commit"] for of in samplers.values() for s in of.values()})
+    yield (f"\nKernels of {' and '.join(commits)}. `model.py --samplers` prints sectors, lines, bytes, limits, and "
+           "a GH200's times.")
 
 
 def reasons():
@@ -156,28 +177,23 @@ def push_seconds(m, h, card=False):
         sectors, lines, device = 0, 0, device + sectors
     chain = h["longest"] * ((WAIT if card else m.latency) + 2 * WAIT)  # of tables four a chunk, which has two waits
     seconds, what = max((device * SECTOR / (m.memory * RANDOM), "device memory"),
-                        (wire(m, sectors, lines), "the bus"), (chain, "the longest root's waits"))
+                        (wire(m, sectors, lines), "the bus"), (chain, "waits"))
     return LAUNCH + seconds, what
 
 
 def host_tables():
     yield PUSHES
     for graph, h in HOST.items():
-        cells = [f"{h['nodes'] / 1024:,.0f}", f"{h['pushes'] / 1024:,.0f}", f"{h['edges'] / 1024:,.0f}",
-                 f"{h['lookups'] / 1024:,.0f}", f"{16 * h['slots'] / 1024 / 1e3:,.1f}", f"{h['longest']:,}",
-                 f"{h['ppr']:,.0f}", f"{h['ppr'] / 16:,.1f}"]
+        cells = [f"{h['pushes'] / 1024:,.0f}", f"{h['edges'] / 1024:,.0f}", f"{h['longest']:,}",
+                 f"{h['ppr']:,.0f}, {h['ppr'] / 16:,.1f}"]
         for m in NEWEST:
             seconds, what = push_seconds(m, h)
-            cells += [f"{push_seconds(m, h, True)[0] * 1e3:,.1f}", f"{seconds * 1e3:,.1f}", what]
+            cells.append(f"{push_seconds(m, h, True)[0] * 1e3:,.1f}, {seconds * 1e3:,.1f} ({what})")
         yield f"| {graph} | " + " | ".join(cells) + " |"
-    yield FULL
-    for graph, h in HOST.items():
-        cells = [f"{h['full_nodes']:,}", f"{h['full_edges']:,}", f"{h['full']:.2f}", f"{h['full'] / 16:.2f}"]
-        for m in NEWEST:
-            copied = (4 * h["full_edges"] + 8 * h["full_nodes"]) / m.bus
-            rows = wire(m, 13 * h["full_nodes"], 4 * h["full_nodes"])
-            cells += [f"{copied * 1e3:.3f}", f"{rows * 1e3:.2f}"]
-        yield f"| {graph} | " + " | ".join(cells) + " |"
+    h, m = HOST["products"], NEWEST[0]
+    copied = (4 * h["full_edges"] + 8 * h["full_nodes"]) / m.bus
+    rows = wire(m, 13 * h["full_nodes"], 4 * h["full_nodes"])
+    yield FULL % (f"{h['full_nodes']:,}", h["full"], h["full"] / 16, copied * 1e3, rows * 1e3)
 
 
 def model_seconds(m):
@@ -242,13 +258,7 @@ def page():
                      ("reads under way", lambda m: f"{m.requests:,}"),
                      ("float32, TFLOP/s", lambda m: f"{m.fp32 / 1e12:.1f}"), ("board, W", lambda m: f"{m.watts:.0f}")):
         yield f"| {text} | " + " | ".join(map(of, MACHINES)) + " |"
-    yield KERNELS
-    over = {name: (sectors, lines) for name, _, _, sectors, lines in kernels("bus", ALL)}
-    for name, launches, device, *_ in kernels("card", ALL):
-        sectors, lines = over[name]
-        yield f"| {name} | {launches:.0f} | {device / 1e6:.2f} | {sectors / 1e6:.2f} | {lines / 1e6:.2f} |"
-    yield PREDICTED
-    yield "| | " + " | ".join(m.name for m in MACHINES) + " |\n|---|" + "---:|" * len(MACHINES)
+    yield "| **a batch takes, ms** | | | | |"
     times = (("sampling on the card", lambda m: work(m, "card", ALL, False)),
              ("sampling over the bus", lambda m: work(m, "bus", ALL, False)),
              ("rows from the card", lambda m: work(m, "card", ALL, True)),
@@ -257,94 +267,62 @@ def page():
     for text, of in times:
         yield f"| {text} | " + " | ".join(f"{of(m) * 1e3:.2f}" for m in MACHINES) + " |"
     yield CLAIMS
-    yield "| claim | wanted | " + " | ".join(m.name for m in MACHINES) + " | what decides |"
-    yield "|---|---|" + "---:|" * len(MACHINES) + "---|"
+    yield "| claim | wanted | " + " | ".join(m.name.split(",")[0].split()[0] for m in MACHINES) + " |"
+    yield "|---|---|" + "---:|" * len(MACHINES)
     for row in zip(*map(predictions, MACHINES)):
-        claim, wanted, _, why = row[0]
+        claim, wanted, *_ = row[0]
         cells = (figure(r[2]) + ("" if holds(wanted, r[2]) else " **fails**") for r in row)
-        yield f"| {claim} | {wanted} | " + " | ".join(cells) + f" | {why} |"
+        yield f"| {claim} | {wanted} | " + " | ".join(cells) + " |"
     yield FOOT
     yield TIME
     yield from spent_table()
-    yield PAGES
     yield from grace_pages(MACHINES[3])
     yield EACH
+    yield from sampler_table()
+    yield BELOW
     yield from reasons()
-    yield from sampler_tables()
     yield from host_tables()
 
 
-HEAD = """# What a GPU should do, on paper
+HEAD = """## What a GPU should do, on paper
 
-**No hardware was measured for this page.** It predicts what [the bundle](../gpu-bundle.md) will measure. A figure that
-is far off shows a mistake, of the kernels or of this page. `bench/gpu/model.py` prints it, and is part of the bundle:
-`model.py RESULT` puts a result beside the prediction.
+**No hardware was measured here.** `bench/gpu/model.py` predicts what [the bundle](../gpu-bundle.md) will measure, and
+is part of it: `model.py RESULT` puts a result beside the prediction. A figure that is far off shows a mistake, of the
+kernels or of this page.
 
-- What kernels ask for is counted by the simulated device, warp instruction by warp instruction
-  (`bench/gpu/counts.json`), for small batches, and scaled: by edges, by expanded nodes, or by rows. Caches are left
-  out. A test compares the counts with the kernels as they are, to a sixth.
-- The bus has two limits: bytes, of which a read costs its sectors and 20 more, and requests, of which so many can be
+- The simulated device counts what kernels ask for, warp instruction by warp instruction, for small batches
+  (`bench/gpu/counts.json`). Counts are scaled by edges, expanded nodes or rows. Caches are left out. A test compares
+  the counts with the kernels as they are, to a sixth.
+- The bus has two limits: bytes, of which a read costs its sectors and 20 more, and requests, of which a number can be
   under way at its latency. The greater time counts.
 - Scattered sectors get half of the device memory's rate. A kernel of a batch costs 3 us besides: a launch in a graph,
   and one read that nothing hides.
 - The batch is the bundle's: products, fan-outs 15, 10 and 5, 1,024 seeds, rows of 400 bytes.
 - CPU-centric ways copy rows with 16 threads at 70 GB/s; PyG takes a second of a processor for a batch
-  ([cpu.md](cpu.md)); 45 % of the rows are in a cache of a fifth of them; torch reaches 60 % of float32's stated rate; a
-  gather over the bus reaches 97 % of the model. The last three are guesses.
-
-## Constants
-
-By the makers' data sheets, and by what is published of reads of host memory by kernels. Calibrate before you compare:
-the bundle measures the bus first.
-"""
-KERNELS = """
-## What the kernels ask for
-
-Millions of sectors (32 bytes) and lines (128 bytes) a batch.
-
-| kernel | launches | sectors, all on the card | sectors over the bus | lines over the bus |
-|---|---:|---:|---:|---:|"""
-PREDICTED = """
-## Predicted times, ms a batch
+  ([cpu.md](cpu.md)). Three figures are guesses: a cache of a fifth of the rows has 45 % of those requested, torch
+  reaches 60 % of float32's stated rate, and a gather over the bus 97 % of the model.
+- The constants are from data sheets, and from publications on reads of host memory by kernels. Calibrate before
+  you compare: the bundle measures the bus first.
 """
 CLAIMS = """
-## Predicted claims
+### Predicted claims
 """
 FOOT = """
-Not predicted: what a file's pages of 4 KiB cost against a copy on huge ones. Nobody states how many pages a device's
-caches of translations hold. The requests over a whole footprint, which the bundle calibrates, show it.
+Why claims are expected to fail:
 
-Expected to fail as the bundle measures them, and why:
-
-- **A step without MPS**, whose trainer is another process than the server: their kernels take turns, so loading and
-  model add up. Start MPS, or load inside the trainer's process. Even then the loading over the bus is a little longer
-  than the bytes of its rows in order: rows of 400 bytes cost 496 bytes of the bus, and the graph is read over it too.
-- **Rows over the bus against copies**, over PCIe: the copy engine wastes less of the bus. What is won is the processors
-  that the copies keep busy, and rows that a cache spares.
-- **PyG, copies and energy on an A100**: its float32 model takes as long as the loading.
-"""
+- **A step without MPS**: the trainer is another process than the server, so their kernels take turns. Start MPS, or
+  load inside the trainer's process. Even then the graph is read over the bus, too.
+- **Rows over the bus against copies**, over PCIe: the copy engine wastes less of the bus: rows of 400 bytes cost 464
+  in a copy, and 496 by a kernel. The gain is the processors that copies keep busy, and rows that a cache spares.
+- **PyG, copies and energy on an A100**: its float32 model takes as long as the loading."""
 TIME = """
-## The bundle's time, by guess
+### The bundle's time, by guess
 
-Seconds on a machine with an H100 and 16 threads. Nobody has run it. `phases.py` guesses each step: what it makes by the
-model, and 6 s to start khop on products, 3 s on a small graph, 25 s to start torch. What all need comes first:
-unpacking the programs, and one start of Python that looks for torch and PyG. Building PyG's sampler is before the
-clock: up to 7 minutes, none with wheels.
+Seconds on a machine with an H100 and 16 threads, as `phases.py` guesses each step. Nobody has run it. Building PyG's
+sampler is not counted: up to 7 minutes, nothing with wheels.
 
 | phase | claims | tests, digests | PyG | each sampler's speed | compute-sanitizer | all | with `--more` |
 |---|---:|---:|---:|---:|---:|---:|---:|"""
-SPENT = """
-- **machine** generates the graph as products once, 60 s, for all phases, and three small graphs, 10 s each. A
-  digest takes one start, for the CPU makes its batches while the device makes its own: no time is measured there. The
-  tests of 14 packages take 12 s each.
-- **sampling** starts khop on products for each figure, so that memory and clocks are the same for all. PyG's numbers of
-  workers share a start of torch; 15 and 8 are likely its best. The CPU's figures are for `--more`: they are in
-  [cpu.md](cpu.md), and a claim compares the card with PyG.
-- **training** runs all ways of khop in one start of torch, and PyG's in another.
-- **gather** takes the footprints of the claims; other widths, grids and pages are for `--more`.
-- **ops** compares khop with torch; the 4.5 minutes of other kinds of operations are for `--more`.
-- compute-sanitizer slows a kernel by 10 to 50 times, so it has the smallest graph, 3,000 nodes.
-"""
 LIMIT = 25  # minutes that a whole run may take
 
 
@@ -369,28 +347,27 @@ def spent_table():
     whole = sum(sum(of[:most]) for of in seconds.values()) / 60
     if whole > LIMIT:
         sys.exit(f"model.py: a whole run would take {whole:.1f} minutes, and {LIMIT} are asked")
-    yield SPENT + f"\nSo a whole run takes {whole:.1f} minutes, where {LIMIT} are asked."
+    yield f"\nSo a whole run takes {whole:.1f} minutes, of at most {LIMIT}."
 
 
 PAGES = """
-## Pages of Grace
+### Pages of Grace
 
-A GH200 reads mapped files by the host's page tables (attribute 100), and Linux on Grace mostly has pages of 64 KiB.
-Nothing is registered, so khop does nothing else there. Each page that a batch touches asks for a translation once, if
-the device keeps those of a batch. Rows are random, so that of P pages n rows touch `P * (1 - exp(-n / P))`. Where a
-translation takes as long as a read, and as many are under way, they add to the batch:
-
-| pages | of the rows of products | touched by a batch | translations, ms | rows over the bus, ms |
-|---|---:|---:|---:|---:|"""
+A GH200 reads mapped files by the host's page tables (attribute 100), so khop registers nothing there. A batch touches
+%s.
+Where a translation takes as long as a read, that is little beside the %.2f ms of its rows. Linux on Grace mostly has
+pages of 64 KiB."""
 
 
 def grace_pages(m):
     """Translations of the rows of a batch, by the size of pages."""
-    for kib in 4, 64, 2048:
+    touches = []
+    for kib in 4, 64:
         pages = NODES * ROW / (kib * 1024)
         touched = pages * -math.expm1(-ALL["nodes"] / pages)
-        yield (f"| {kib} KiB | {pages:,.0f} | {touched:,.0f} | {touched * m.latency / m.requests * 1e3:.4f} "
-               f"| {work(m, 'bus', ALL, True) * 1e3:.2f} |")
+        touches.append(f"{touched:,.0f} of {pages:,.0f} pages of {kib} KiB "
+                       f"({touched * m.latency / m.requests * 1e3:.4f} ms)")
+    yield PAGES % (", or ".join(touches), work(m, "bus", ALL, True) * 1e3)
 
 
 NEWEST = MACHINES[1], MACHINES[3]
@@ -409,58 +386,45 @@ HOST = {
                  "full_nodes": 9_825, "full_edges": 60_476},
 }
 PUSHES = """
-## What runs on the CPU alone
+### What runs on the CPU alone
 
-### PPR
+**PPR.** A push of a root needs those before, but roots do not need each other. In the model a warp
+pushes a root, with the graph over the bus and hash tables on the card. `BenchmarkHost` of bench/gpu counts 1,024 roots
+with PPR's defaults, and measures the CPU.
 
-A push of a root needs those before, yet roots do not need each other. The table says what 1,024 roots ask for with
-PPR's defaults, and what the model gives where a warp pushes a root: it reads a node's in-edges 32 at a time, finds
-them in the root's own hash table, adds to their residuals, and looks up the degrees of those that have enough. The
-graph is over the bus, the tables are on the card. `BenchmarkHost` of bench/gpu counts, and measures the CPU: one
-thread; 16 are a sixteenth of that, since roots are apart there too.
-
-| graph | nodes a root | pushes | edges | look-ups | table, kB a root | waits of the longest root \
-| CPU, 1 thread, ms a batch | 16 threads | H100: card, ms | bus, ms | limit | GH200: card, ms | bus, ms | limit |
-|---|""" + "---:|" * 10 + "---|---:|---:|---|"
+| graph | pushes a root | edges | waits of the longest root | CPU, 1 and 16 threads, ms \
+| H100: card, bus, ms (limit) | GH200 |
+|---|---:|---:|---:|---:|---|---|"""
 FULL = """
 Over the bus of an H100 a kernel would win a tenth of the time of 16 threads on products, and take 4.3 times as long on
-cnr-2000, where a root has up to 12,493 waits, one after the other; there even a graph on the card takes 2.6 times as
-long. It pays where graphs have short chains and lie on the card; 72 cores of a GH200 would take 0.7 ms. Beside
-that stands memory: by the bound on touched nodes (66,667 with the defaults) 1,024 tables take 4.3 GB. So PPR stays on
-the CPU: the gain depends on the graph, and is a loss of more on others.
+cnr-2000, where a root has up to 12,493 waits, one after the other. 1,024 tables could take 4.3 GB. So PPR stays on the
+CPU: the gain depends on the graph, and is a greater loss on others.
 
-### Full
-
-A batch is a range of nodes with all in-edges, in order. A kernel could only read over the bus what a copy of the
-finished block carries. Seven threads beside an H100, and 41 of the 72 cores of a GH200, make batches as fast as the
-bus brings their rows. So a kernel would make no epoch shorter.
-
-| graph | nodes a batch | edges | CPU, 1 thread, ms | 16 threads | H100: the block over the bus, ms \
-| its rows of 400 bytes | GH200: the block | its rows |
-|---|""" + "---:|" * 8
+**Full.** A batch is a range of nodes with all in-edges, in order. A kernel could only read over the bus what a copy of
+the finished block carries. On products a batch of %s nodes takes one thread %.2f ms and 16 threads %.2f; over the
+bus of an H100 the block takes %.3f ms, and its rows %.2f. So a kernel would make no epoch shorter."""
 SAMPLERS = """| sampler | nodes | edges | sectors, thousands | lines, thousands | MB over the bus | MB needed \
 | device's sectors, thousands | H100: card, ms | bus, ms | share | by uniform's | GH200: card, ms | bus, ms | share \
 | by uniform's | slowest kernel, H100, and its limit | commit |
 |---|""" + "---:|" * 15 + "---|---|"
 EACH = """
-## Each sampler
+### Each sampler
 
-What a batch of each sampler asks for, as counted for real batches: `bench/gpu/counts.sh` writes `samplers.json`, with
-the commit of the kernels. Graph and columns are over the bus; tables, lists and blocks are on the card. Batches have
-1,024 seeds and fan-outs 15, 10 and 5 (10 and 5 where subgraphs are induced, and for each edge type of the graph as
-MAG), or draw as many nodes: the list is in `samplers_cuda_test.go`. An edge left out is the first in-edge of each seed;
-negatives are five strict ones for each of these edges, which count as edges.
+A batch of each sampler, as the simulated device counts real ones (`bench/gpu/counts.sh` writes `samplers.json`).
+Tables, lists and blocks are on the card. Batches have 1,024 seeds and fan-outs 15, 10 and 5 (10 and 5 where subgraphs
+are induced, and for each edge type of the graph as MAG), or draw as many nodes (`samplers_cuda_test.go`).
 
-- **MB over the bus**: what the reads cost, with 20 bytes a line. **MB needed**: each byte of the graph that some lane
-  asked for, once.
-- A kernel takes the longest of three: the time of its sectors in device memory; that of the bus; and that of the warp
-  that waits for the most reads, one after the other, 0.4 us each on the card. A warp finds again what it read within
-  8 KiB. Compilers let some reads overlap, so that the third is a bound from above.
-- **Share**: of the bus' rate in order, what the needed bytes get in the predicted time. **By uniform's**: that over the
-  share of uniform neighbours on the same graph. "Card" is the time with graph and columns in device memory.
-- A first run on hardware should give these times, to a factor of two. The times hold without Python and rows.
+- *Card, bus*: predicted ms on an H100, with graph and columns in device memory, or over the bus. A kernel takes the
+  longest of three times: its sectors' in device memory, the bus's, and that of the warp that waits for the most reads.
+  A first run should give these times, to a factor of two, without Python and rows.
+- *By uniform's*: of the bus's rate in order, the share that the needed bytes get, over that of uniform neighbours.
+- Graphs: products has 2.4 million nodes and 124 million edges; cnr-2000 326 thousand pages and 3.2 million links, up to
+  18,235 to one page; the graph as MAG 1.9 million papers, authors and institutions and 21 million edges of four types.
 
-Below half of uniform's share on one graph or more, and why:
+| sampler | products: card, bus, ms | by uniform's | cnr-2000 | by uniform's | as MAG | by uniform's |
+|---|---:|---:|---:|---:|---:|---:|"""
+BELOW = """
+Below half of uniform's share on one graph or more, on an H100 or a GH200:
 """
 # Why samplers stay below half of uniform's share.
 WHY = {
@@ -497,8 +461,22 @@ def compare(path):
         print(f"  predicted: {claim}: {figure(value)}, wanted {wanted} ({why})")
 
 
+def put(page, text):
+    """A page with its part replaced by what the model prints."""
+    before, _, rest = page.partition(HEAD.splitlines()[0] + "\n")
+    return before + text + rest[rest.index(AFTER):]
+
+
+AFTER = "\n## Lines that"  # begins what follows the part in the page
+
+
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
+    if sys.argv[1:] == ["--samplers"]:
+        print("\n".join(sampler_tables()))
+    elif sys.argv[1:2] == ["--write"]:
+        written = pathlib.Path(sys.argv[2])
+        written.write_text(put(written.read_text(), "\n".join(page()) + "\n"))
+    elif len(sys.argv) > 1:
         compare(sys.argv[1])
     else:
         print("\n".join(page()))

@@ -127,8 +127,8 @@ def training(edges=1e11, nodes=1e9, row=256, machines=64, seeds=1e7, parameters=
     topology, rows = edges * 4 + nodes * 8, nodes * row
     staged = (topology + rows) / min(m.store, m.network, m.disk)
     rows_a_batch, missed = 108_600, 0.0987    # results/disk.md
-    picks = 943_000                           # results/cpu.md: 71.6 M edges/s for 13.2 ms
-    pages = 468_000 / 80 * (15 + 150 + 750) / (10 + 50) / 4  # results/topology.md's pages a batch, by fan-outs, warm
+    picks = 943_000                           # khop 145f875 sampled 71.6 M edges/s, 13.2 ms
+    pages = 468_000 / 80 * (15 + 150 + 750) / (10 + 50) / 4  # results/disk.md's pages a batch, by fan-outs, warm
     disk = (rows_a_batch * missed + pages) / m.requests
     sample = picks / 51.7e6 / (m.cores / 2) + 0.018 / (m.cores / 2)  # mapped; and rows
     gradients = (2 * parameters * 4 / m.network + 2 * (machines - 1) * 50e-6) if machines > 1 else 0

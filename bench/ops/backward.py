@@ -3,27 +3,31 @@
 and accuracy.
 
     go build -o dist/khop ./cmd/khop
-    python3 bench/ops/backward.py --settings 0,1 --out docs/results/ops-backward.md    # whole graphs
-    python3 bench/ops/backward.py --settings 2,3 --out docs/results/ops-backward.md    # batches
+    python3 bench/ops/backward.py --settings 0,1 --out docs/results/ops.md    # whole graphs
+    python3 bench/ops/backward.py --settings 2,3 --out docs/results/ops.md    # batches
 
 The graph is a stochastic block model whose nodes have a mean degree of 800: half of the edges stay within a class on
 purpose, and a tenth of the labels, which the classes are, is replaced by drawn ones, so that no model is right
 everywhere. Models are trained with --seeds seeds, exact and with the budget in turns. The bound is what Amdahl's law
 allows: as if the products that are sampled took no time. --minutes ends the run: seeds that it did not come to are left
-out, and the table says how many there are. Every setting that is measured takes the place of its own in a file of JSON
-beside the page, and the page has all of them. Needs NumPy.
+out, and the table says how many there are. Every setting that is measured takes its place in a file of JSON beside the
+page, ops-backward.json for ops.md, and the section of the page has all of them. Needs NumPy.
 """
 import argparse
 import json
 import pathlib
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 
 import numpy as np
 
 import where
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import section
 
 SETTINGS = [  # model, layers, hidden, epochs until accuracy hardly rises any more, other options
     ("gcn", 3, 64, 60, []), ("sage", 3, 64, 120, []),
@@ -86,12 +90,12 @@ def row(measured):
     gain = statistics.median(ratios)
     low, _, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
     product = statistics.median(a["exact_seconds"] / a["sampled_seconds"] for a in of)
-    error, kept = (statistics.median(a[k] for a in of) for k in ("gradient_error", "kept"))
+    error = statistics.median(a["gradient_error"] for a in of)
     points = [100 * (f["test_accuracy"] - e["test_accuracy"]) for e, f in runs]
     how = f"batches of {more[-1]}, fan-outs {more[1]}" if more else "whole graph"
     return (f"| {model}, {layers} layers of {hidden}, {epochs} epochs, {how} | {len(runs)} | {product:.1f}x | "
             f"{100 * share:.0f} % | {gain:.2f}x ({low:.2f} to "
-            f"{high:.2f}) | {bound:.2f}x | {100 * gain / bound:.0f} % | {kept:.3f} | {error:.2f} | "
+            f"{high:.2f}) | {100 * gain / bound:.0f} % | {error:.2f} | "
             f"{spread([e['test_accuracy'] for e in exact])}"
             f" | {spread([f['test_accuracy'] for f in few])} | {statistics.mean(points):+.2f} ({min(points):+.1f} to "
             f"{max(points):+.1f}) | "
@@ -121,30 +125,29 @@ def main():
                 if time.monotonic() < end:
                     of.append((train(args, dataset, setting, seed, 0),
                                train(args, dataset, setting, seed, args.budget)))
-    kept = args.out.with_suffix(".json") if args.out else None
+    kept = args.out.with_name(f"{args.out.stem}-backward.json") if args.out else None
     all_of = {m["of"]: m for m in json.loads(kept.read_text())} if kept and kept.exists() else {}
     for setting, of in zip(chosen, runs):
         if of:
             all_of[repr(setting)] = {"of": repr(setting), "setting": setting, "commit": where.commit(), "runs": of}
     order = [repr(s) for s in SETTINGS]
     measured = sorted(all_of.values(), key=lambda m: order.index(m["of"]))
-    text = f"""# Sampled gradients beside exact ones
+    text = section.wrapped(f"""`khop train --backward-budget` beside exact gradients: `bench/ops/backward.py` on
+        {where.machine()}, a stochastic block model of {args.nodes:,} nodes with a mean degree of {args.degree},
+        {args.features} features and 8 classes, a tenth of the labels drawn; dropout 0.2, rate 0.02, budget
+        {args.budget}, {args.threads} thread(s), exact and sampled in turns. Times are medians over seeds; accuracies on
+        the test split are means, with standard deviations, and "points" is their difference in hundredths, in the mean
+        and of single seeds. "Product": how many times as long the exact backward product takes; "share": of the exact
+        products in a step; "bound": what Amdahl's law gives where they take no time.
+        [ops-backward.json](ops-backward.json) has each seed.""") + """
 
-Written by `bench/ops/backward.py` on {where.machine()}: a stochastic block model of
-{args.nodes:,} nodes with a mean degree of {args.degree}, {args.features} features and 8 classes, a tenth of the labels
-drawn, dropout 0.2, rate 0.02, budget {args.budget}, {args.threads} thread(s). Times are medians over the
-seeds, exact and sampled in turns; accuracies on the test split are means, with standard deviations, and "points" is
-their difference in hundredths, in the mean and for single seeds. "Product": how often the sampled backward product fits
-into the exact one's time, the choice of rows among the former for batches; "share": of the exact products in the time
-of a step; "bound": what Amdahl's law gives where they take no time.
-
-| model | seeds | product | share | epoch (quartiles) | bound | of the bound | kept | gradient error | accuracy, \
-exact | accuracy, sampled | points | commit |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|
+| model | seeds | product | share | epoch (quartiles) | of the bound | gradient error | accuracy, exact | sampled \
+| points | commit |
+|---|---|---|---|---|---|---|---|---|---|---|
 """ + "\n".join(map(row, measured)) + "\n"
     if args.out:
         kept.write_text(json.dumps(measured, indent=1) + "\n")
-        args.out.write_text(text)
+        section.put(args.out, "## Gradients that are sampled", text)
     print(text)
 
 

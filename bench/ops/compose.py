@@ -2,15 +2,16 @@
 """Measures how well khop train chooses the way to compute a layer: over graphs, widths and models, the way that is
 chosen beside every other, measured.
 
-    go build -o dist/khop ./cmd/khop && python3 bench/ops/compose.py --khop dist/khop --out docs/results/ops-compose.md
+    go build -o dist/khop ./cmd/khop && python3 bench/ops/compose.py --khop dist/khop --out docs/results/ops.md
 
 A setting is a generated graph (6), widths of features and hidden layers (6), a model (gcn, sage, gat), and the whole
 graph or a batch: 216 settings of two layers each, of which --settings are drawn, always the same. A setting is measured
 by --repeat processes, in rounds over all settings. The first one chooses (khop train --fastest does the same) and keeps
 the choice in a tuning file of this run; then it measures, as the others do, all ways in turns. Two ways are compared by
 the median of the ratios of measurements that followed each other, so a machine that is now fast and now slow does not
-favour one of them. What the choice took is counted apart. Prints a line of JSON a layer with --json, else a table and
-how many choices are within 5 % of the best, and writes it to --out. --minutes ends the run after the process in hand.
+favour one of them. What the choice took is counted apart. Prints a line of JSON a layer with --json, else how
+many choices are within 5 % of the best. --out replaces that section of a page, and writes all layers beside it, to
+ops-compose.json for ops.md. --minutes ends the run after the process in hand.
 """
 import argparse
 import itertools
@@ -21,10 +22,14 @@ import pathlib
 import random
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 
 import where
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import section
 
 # nodes, edges
 GRAPHS = [(2000, 20000), (2000, 200000), (10000, 50000), (10000, 500000), (30000, 90000), (30000, 600000)]
@@ -116,7 +121,9 @@ def main():
         return print("\n".join(map(json.dumps, results)))
     text = page(args, results)
     if args.out:
-        args.out.write_text(text)
+        section.put(args.out, "## Ways to compute a layer", text)
+        args.out.with_name(f"{args.out.stem}-compose.json").write_text(
+            "[\n" + ",\n".join(map(json.dumps, results)) + "\n]\n")
     print(text)
 
 
@@ -124,21 +131,18 @@ def page(args, results):
     noise = sorted(r["noise"] for r in results)
     settings = {key(r) for r in results}
     missed = {key(r) for r in results if r["choice_to_best"] > 1.05}
-    lines = [f"""# Ways to compute a layer: the choice beside all others
-
-Written by `bench/ops/compose.py` {where.here()}: {len(results)} layers of {len(settings)} settings, {args.threads} \
-thread(s), {min(r["rounds"] for r in results)} to
-{max(r["rounds"] for r in results)} rounds in {args.repeat} processes a layer. The choice is the way that `khop train \
---fastest` takes: of the ways that are predicted to take at
-most 1.5 times as long as the fastest, the one that wins when they take turns, once for each key. It is made before what
-is measured here. Ratios are medians over rounds; those of odd and of even rounds differ by \
-{100 * statistics.median(noise):.1f} % in the median over
-layers, by {100 * noise[int(0.95 * len(noise))]:.1f} % in 95 of 100. A choice takes as long as \
-{statistics.median(r["choosing_steps"] for r in results if r["choosing_steps"] > 0):.0f} steps of the layer in the \
-median; `khop
-train` keeps it with the choices of `khop tune`. Batches have 1,024 seeds and fan-outs 10, 10; gat has four heads, which
-share the hidden width. All layers of {len(settings) - len(missed)} settings are within 5 % of the best.
-"""]
+    choosing = statistics.median(r["choosing_steps"] for r in results if r["choosing_steps"] > 0)
+    rounds, good = sorted(r["rounds"] for r in results), len(settings) - len(missed)
+    half, most = 100 * statistics.median(noise), 100 * noise[int(0.95 * len(noise))]
+    lines = [section.wrapped(f"""`khop train --fastest` predicts what each way to compute a layer takes, of primitives
+        measured at the layer's widths. Of the ways within 1.5 times the best prediction, the one that wins in turns is
+        taken, once for each key. A choice takes as long as {choosing:.0f} steps of the layer in the median, and is kept
+        with those of `khop tune`. `bench/ops/compose.py` {where.here()} compares the choice with all other ways:
+        {len(results)} layers of {len(settings)} settings, {args.threads} thread(s), {rounds[0]} to {rounds[-1]} rounds
+        in {args.repeat} processes a layer, batches of 1,024 seeds with fan-outs 10, 10. Ratios are medians over rounds;
+        those of odd and even rounds differ by {half:.1f} % in the median over layers, by {most:.1f} % in 95 of 100.
+        Both layers of {good} settings are within 5 % of the best. [ops-compose.json](ops-compose.json) has each
+        layer."""), ""]
     lines += ["| of | layers | within 5 % of the best | best prediction alone | usual way | usual / best (greatest) | "
               "worst / best (greatest) |",
               "|---|---|---|---|---|---|---|"]
@@ -153,14 +157,6 @@ share the hidden width. All layers of {len(settings) - len(missed)} settings are
                             for k in ("usual_to_best", "worst_to_best"))
             share = [f"{n} ({100 * n / len(group):.0f} %)" for n in good]
             lines.append(f"| {name} | {len(group)} | {' | '.join(share)} | {usual} | {worst} |")
-    lines += ["", "| model | nodes | edges | columns | layer | choice | choice / best | predicted / best | usual / "
-                  "best | worst / best |",
-              "|---|---|---|---|---|---|---|---|---|---|"]
-    for r in results:
-        to_best = " | ".join(f"{r[f'{way}_to_best']:.2f}" for way in ("choice", "predicted", "usual", "worst"))
-        lines.append(f"| {r['model']}{', batch' * r['batch']} | {r['nodes']:,} | {r['edges']:,} | {r['inputs']} to "
-                     f"{r['outputs']} | {r['layer']} | "
-                     f"`{r['choice']}` | {to_best} |")
     return "\n".join(lines) + "\n"
 
 

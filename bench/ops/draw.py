@@ -13,6 +13,7 @@ def svg(path, title, bottom, right, curves, ticks):
                                                                         label in sorted(ticks.items())],
             "curves": [{"name": name, "x": sorted(points), "y": [points[x] for x in sorted(points)]} for name,
                        points in curves.items() if points]}
+    path.unlink(missing_ok=True)  # the program replaces no file that it did not write
     subprocess.run(["go", "run", "./ops/plot", path.resolve()], cwd=BENCH, input=json.dumps(plot), text=True,
                    check=True)
 

@@ -10,8 +10,8 @@ Needs torch and torch_geometric in the interpreter. The graph is cnr-2000 with e
 features and classes. The epochs of PyG take turns in one process, round by round: as it is (scatter), with a CSR matrix
 (torch's own sparse product), and both through khop.sparse.patch. khop train follows, on the same graph and threads. An
 epoch is forward, loss, backward and a step of Adam. Prints a table in Markdown, or JSON with --json; --out writes it as
-a page. --minutes bounds the epochs of PyG: those that are left are not begun. khop train also drops out elements of the
-input, which the models of PyG do not. 6 GB of memory.
+a section of a page. --minutes bounds the epochs of PyG: those that are left are not begun. khop train also drops out
+elements of the input, which the models of PyG do not. 6 GB of memory.
 """
 import argparse
 import json
@@ -19,6 +19,7 @@ import os
 import pathlib
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 import warnings
@@ -32,6 +33,9 @@ import khop.sparse
 
 import given
 import where
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import section
 
 warnings.filterwarnings("ignore")
 
@@ -165,22 +169,17 @@ def main():
         return print(json.dumps(record))
     text = page(args, record)
     if args.out:
-        args.out.write_text(text)
+        section.put(args.out, "## An epoch of training", text)
     print(text)
 
 
 def page(args, record):
     quartiles = record["quartiles"]
     first = quartiles["PyG, scatter"][1]
-    lines = [f"""# An epoch of training on the whole graph
-
-Written by `bench/ops/epoch.py` {where.here()}: {args.model}, {record['nodes']:,} nodes, {record['edges']:,} edges, \
-{args.features}
-features, hidden width {args.hidden}, {args.layers} layers, {args.threads} threads, torch {record['torch']}, up to \
-{args.rounds} rounds.
-
-| way | seconds an epoch (quartiles) | PyG's scatter / it | loss |
-|---|---|---|---|"""]
+    lines = [section.wrapped(f"""`bench/ops/epoch.py` {where.here()}: {args.model} on the whole graph,
+        {record['nodes']:,} nodes, {record['edges']:,} edges, {args.features} features, {args.layers} layers of width
+        {args.hidden}, {args.threads} threads, torch {record['torch']}, up to {args.rounds} rounds in turns."""), "",
+             "| way | seconds an epoch (quartiles) | PyG's scatter / it | loss |", "|---|---|---|---|"]
     for way, (low, middle, high) in quartiles.items():
         loss = record["losses"].get(way)
         lines.append(f"| {way} | {middle:.3f} ({low:.3f} to {high:.3f}) | {first / middle:.2f} | "

@@ -2,7 +2,7 @@
 """Measures the operations that graph neural networks are made of, over kinds, sparsities and sizes: torch, scipy and
 khop.
 
-    KHOP_TESTDATA=... .bench/dgl/bin/python bench/ops/kinds.py --out docs/results/ops-kinds.md
+    KHOP_TESTDATA=... .bench/dgl/bin/python bench/ops/kinds.py --out docs/results/ops.md
     python bench/ops/kinds.py --device cuda --json               # torch, and cupy where it is: a phase of the GPU
     bundle
 
@@ -12,8 +12,8 @@ Vishwanath,
 convolutions are left out. Added are quartiles, indices that follow a power law, and the share of the memory's
 bandwidth: the bytes that an operation must read and write at least, by what a copy of large arrays reads and writes in
 the same time. Contestants take turns in one process, with malloc told to keep what it got. khop computes on the CPU
-alone here. Settings that do not begin within --minutes are left out, and the page says how many. --out also draws plots
-beside the page; that and khop need Go.
+alone here. Settings that do not begin within --minutes are left out, and the page says how many. --out replaces a
+section of a page, draws plots beside it, and writes all figures to ops-kinds.json for ops.md; that and khop need Go.
 """
 import argparse
 import collections
@@ -51,7 +51,7 @@ def parse():
     parser.add_argument("--no-khop", action="store_true", help="measure the others alone, which needs no Go")
     parser.add_argument("--json", action="store_true",
                         help="print an object: device, torch, copy_gb_per_s, findings, left_out, results")
-    parser.add_argument("--out", type=pathlib.Path, help="the page to write")
+    parser.add_argument("--out", type=pathlib.Path, help="the page whose section to write")
     return parser.parse_args()
 
 
@@ -365,8 +365,8 @@ def findings(b):
            if "khop" in r["seconds"]]
     if own:
         near = sum(v < 1.1 for v in own)
-        yield (f"Beside khop's kernels it {holds(near > len(own) / 2)}: torch's best takes {mean(own):.2f} of khop's "
-               f"time ({min(own):.2f} to {max(own):.2f}), "
+        yield (f"Beside khop's kernels it {holds(near > len(own) / 2)}: torch's best takes {mean(own):.2f} times as "
+               f"long as khop ({min(own):.2f} to {max(own):.2f}), "
                f"at most 1.1 in {near} of {len(own)} settings.")
     products = [r for r in b.results if r["operation"] == "matmul"]
     full = {r["MB"]: median(r, "torch") for r in products if "sparsity" not in r}
@@ -375,13 +375,15 @@ def findings(b):
            f"zero in 99 of 100 elements takes "
            f"{zeros:.2f} of the time of a full one's.")
     spmm = by_sparsity(b)
+    least = {}
     for who in ("torch CSR", "scipy", "cupy", "khop"):
         faster = [s for s, r in spmm.items() if 0 in spmm and who in r["seconds"]
                   and median(r, who) < median(spmm[0], "torch dense")]
         if faster:
-            yield (f"The sparse product by {who} is faster than torch's dense one from {100 * min(faster):g} % zeros "
-                   f"on (2,000 x 2,000, {WIDTH} "
-                   "columns).")
+            least[who] = f"{100 * min(faster):g} %"
+    if least:
+        yield (f"Sparse products are faster than torch's dense one (2,000 x 2,000, {WIDTH} columns) from these shares "
+               "of zeros on: " + ", ".join(f"{who} {share}" for who, share in least.items()) + ".")
 
 
 def by_sparsity(b):
@@ -392,7 +394,7 @@ def by_sparsity(b):
 def draw_plots(b):
     """Beside the page: the bandwidth by size, and the time by sparsity, where there are two and more. Yields the
     names."""
-    memory, sparsity = (b.args.out.with_name(f"{b.args.out.stem}-{what}.svg") for what in ("memory", "sparsity"))
+    memory, sparsity = (b.args.out.with_name(f"{b.args.out.stem}-kinds-{what}.svg") for what in ("memory", "sparsity"))
     curves = collections.defaultdict(dict)
     sizes = sorted({r["MB"] for r in moving(b)})
     for mb in sizes:
@@ -419,41 +421,43 @@ def draw_plots(b):
         yield sparsity.name
 
 
-def page(b):
+def ratios(b, keys, peers, chosen):
+    """A table: how many times as long as khop the best of some peers takes, by operation and one of the keys."""
+    rows = collections.defaultdict(lambda: collections.defaultdict(list))
+    for r in filter(chosen, b.results):
+        for peer in peers:
+            theirs = [s[1] for w, s in r["seconds"].items() if w.startswith(peer) and w != "torch dense"]
+            if theirs and "khop" in r["seconds"]:
+                name = f"{r['operation']}, {peer}" if len(peers) > 1 else r["operation"]
+                rows[name][r[keys]].append(min(theirs) / median(r, "khop"))
+    columns = sorted({k for of in rows.values() for k in of})
+    yield f"| {keys} | " + " | ".join(f"{c:g}" for c in columns) + " |"
+    yield "|---" * (len(columns) + 1) + "|"
+    for name, of in rows.items():
+        yield f"| {name} | " + " | ".join(f"{mean(of[c]):.2f}" if c in of else "" for c in columns) + " |"
+
+
+def text(b):
+    import section  # which the GPU bundle has not
     a, left = b.args, f" {b.left_out} settings were left out, for want of time." if b.left_out else ""
-    lines = [f"""# Operations of graph neural networks, by kind
+    lines = [section.wrapped(f"""`bench/ops/kinds.py` {where.here()}: device {a.device}, {a.threads} thread(s), torch
+        {b.torch.__version__}, rows of {WIDTH} float32, at least {min(a.rounds, 3)} rounds in turns. A copy moves
+        {b.rate / 1e9:.1f} GB/s.{left} What a published benchmark found on a GPU (Hosseini, Simini and Vishwanath,
+        2022), and what holds here:"""), ""]
+    lines += [section.wrapped(f"- {f}") for f in findings(b)]
+    if b.khop:
+        lines += ["", "How many times as long as khop torch's best takes, by MB of rows (geometric means of settings):",
+                  "",
+                  *ratios(b, "MB", ("torch",), lambda r: "MB" in r), "",
+                  "The same of sparse matrices, 2,000 x 2,000 by 64 columns, by share of zeros:", "",
+                  *ratios(b, "sparsity", ("torch", "scipy"), lambda r: r.get("n") == 2000)]
+    lines += ["", f"[{a.out.stem}-kinds.json]({a.out.stem}-kinds.json) has all settings.", ""]
+    return "\n".join(lines + [f"![{name}]({name})" for name in draw_plots(b)]) + "\n"
 
-Written by `bench/ops/kinds.py` {where.here()}: device {a.device}, {a.threads} thread(s), torch \
-{b.torch.__version__}, rows of {WIDTH} float32, at least
-{min(a.rounds, 3)} rounds in turns. A copy moves {b.rate / 1e9:.1f} GB/s. Times are medians in ms, with quartiles in \
-parentheses; "share" is the
-best time's share of that bandwidth, above 1 where caches serve. "factor": how many rows become one.{left}
 
-## Three findings
-
-A published benchmark on a GPU (Hosseini, Simini and Vishwanath, 2022) found that inefficient use of memory costs \
-more than sparsity saves, that
-native operations of the framework often match those of graph libraries, and that many operations are not optimised \
-for sparsity. Here:
-"""]
-    lines += [f"- {f}" for f in findings(b)]
-    if a.out:
-        lines += [""] + [f"![{name}]({name})" for name in draw_plots(b)]
-    by = collections.defaultdict(list)
-    for r in b.results:
-        by[r["operation"]].append(r)
-    for name, rs in by.items():
-        who = list(dict.fromkeys(w for r in rs for w in r["seconds"]))
-        keys = [k for k in ("MB", "n", "factor", "sparsity", "indices") if any(k in r for r in rs)]
-        lines += ["", f"## {name}", "", "| " + " | ".join(keys + who) + " | share |",
-                  "|---" * (len(keys) + len(who) + 1) + "|"]
-        for r in rs:
-            cells = [f"{1e3 * s[1]:.3g} ({1e3 * s[0]:.3g} to {1e3 * s[2]:.3g})" if s else ""
-                     for s in (r["seconds"].get(w) for w in who)]
-            best = min(s[1] for s in r["seconds"].values())
-            lines.append("| " + " | ".join([str(r.get(k, "")) for k in keys] + cells)
-                         + f" | {r['bytes'] / best / b.rate:.2f} |")
-    return "\n".join(lines) + "\n"
+def record(b):
+    return {"device": b.args.device, "torch": b.torch.__version__, "copy_gb_per_s": b.rate / 1e9,
+            "findings": list(findings(b)), "left_out": b.left_out, "results": b.results}
 
 
 def main():
@@ -462,14 +466,17 @@ def main():
         os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | given.TUNED)
     b = Bench(args)
     measure(b)
+    found = record(b)
     if args.json:
-        return print(json.dumps({"device": args.device, "torch": b.torch.__version__, "copy_gb_per_s": b.rate / 1e9,
-                                 "findings": list(findings(b)),
-                                 "left_out": b.left_out, "results": b.results}, indent=1))
-    text = page(b)
+        return print(json.dumps(found, indent=1))
     if args.out:
-        args.out.write_text(text)
-    print(text)
+        sys.path.insert(0, str(HERE.parent))
+        import section
+        section.put(args.out, "## Operations by kind", text(b))
+        results = ",\n".join(json.dumps(r) for r in found.pop("results"))
+        args.out.with_name(f"{args.out.stem}-kinds.json").write_text(
+            json.dumps(found, indent=1).removesuffix("\n}") + f',\n "results": [\n{results}\n]}}\n')
+    print("\n".join(findings(b)))
 
 
 main()

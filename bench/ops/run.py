@@ -4,13 +4,12 @@ rounds.
 
     bench/peers/setup.sh && KHOP_TESTDATA=... python3 bench/ops/run.py
 
-Writes docs/results/ops.json, with the quartiles of every contestant, the tables of docs/results/ops.md, and the plot
-ops-spmm.svg;
---page measures nothing, and writes the latter two again of what ops.json has. cnr-2000 comes from KHOP_TESTDATA; the
-block is the outermost layer of a batch ([15, 10, 5] x 1024) of a generated graph with the size and the degrees of
-ogbn-products. Every result is compared with khop's before it is timed. torch runs in the environment dgl of
-bench/peers; "tuned" is a malloc that keeps what it got, so that outputs lie on warm pages. Needs gcc, Go with cgo, 4 GB
-of memory and 1 GB on disk.
+Writes docs/results/ops.json, with the quartiles of every contestant, a section of docs/results/ops.md, and the plot
+ops-spmm.svg; --page measures nothing, and writes the latter two again of what ops.json has. cnr-2000 comes from
+KHOP_TESTDATA; the block is the outermost layer of a batch ([15, 10, 5] x 1024) of a generated graph with the size and
+the degrees of ogbn-products. Every result is compared with khop's before it is timed. torch runs in the environment
+dgl of bench/peers; "tuned" is a malloc that keeps what it got, so that outputs lie on warm pages. Needs gcc, Go with
+cgo, 4 GB of memory and 1 GB on disk.
 """
 import argparse
 import json
@@ -26,11 +25,14 @@ import draw
 import given
 import where
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import section
+
 HERE = pathlib.Path(__file__).resolve().parent
 REPO = HERE.parents[1]
 WIDTHS = (16, 32, 47, 64, 100, 128, 256, 602)
 PEERS = ("C", "iSpLib", "torch tuned", "torch as installed", "scipy")
-BY_HAND = "\n## What the figures say"  # from here on ops.md is not ours
+HEADING = "## SpMM by width"  # of ops.md
 
 
 def parse():
@@ -83,47 +85,34 @@ def geometric(values):
     return product ** (1 / len(values)) if values else float("nan")
 
 
-def limits(r):
-    """Bytes that an SpMM moves with no reuse of rows, and at least: values of 4 bytes, indices of 4."""
-    rest = 8 * r["edges"] + 4 * r["rows"]
-    return 4 * r["width"] * (r["edges"] + r["rows"]) + rest, 4 * r["width"] * (r["distinct"] + r["rows"]) + rest
+def table(results):
+    """A line a graph and width: milliseconds of khop by number of threads, and how often they fit into the peers'."""
+    threads = sorted({r["threads"] for r in results})
+    peers = [p for p in PEERS if any(p in r["seconds"] for r in results)]
+    lines = ["| graph | K | " + " | ".join(f"khop, {of(n)}" for n in threads) + " | " + " | ".join(peers) + " |",
+             "|---|---|" + "---|" * (len(threads) + len(peers))]
+    for graph, width in dict.fromkeys((r["graph"], r["width"]) for r in results):
+        found = {r["threads"]: r["seconds"] for r in results if (r["graph"], r["width"]) == (graph, width)}
+        cells = [quartiles(found[n]["khop"]) if n in found else "" for n in threads]
+        cells += [", ".join(f"{found[n][p][1] / found[n]['khop'][1]:.2f}" for n in threads if p in found.get(n, {}))
+                  for p in peers]
+        lines.append(f"| {graph} | {width} | " + " | ".join(cells) + " |")
+    lines += ["", "Geometric means, and the least:", ""]
+    for n in threads:
+        ratios = {p: [r["seconds"][p][1] / r["seconds"]["khop"][1] for r in results
+                      if r["threads"] == n and p in r["seconds"]] for p in peers}
+        lines.append(f"- {of(n)}: " + "; ".join(f"{p} {geometric(r):.2f} ({min(r):.2f})"
+                                               for p, r in ratios.items() if r) + ".")
+    return "\n".join(lines)
 
 
-def rows_alone(r, mine):
-    """What khop would take if it did nothing but read rows, and the share of its time."""
-    ms = 1e3 * r.get("rows_seconds", 0)
-    return f"{ms:.1f} ({100 * ms / mine:.0f} %)" if ms else ""
+def of(threads):
+    return f"{threads} thread{'s' if threads > 1 else ''}"
 
 
-def tables(results):
-    lines = []
-    for threads in sorted({r["threads"] for r in results}):
-        peers = [p for p in PEERS if any(p in r["seconds"] for r in results if r["threads"] == threads)]
-        lines += ["", f"## {threads} thread{'s' if threads > 1 else ''}", "",
-                  "| graph | K | khop ms (quartiles) | " + " | ".join(peers)
-                  + " | rows alone | no reuse | compulsory | read |",
-                  "|---|---|---|" + "---|" * (len(peers) + 4)]
-        for r in results:
-            if r["threads"] != threads:
-                continue
-            low, mine, high = (1e3 * s for s in r["seconds"]["khop"])
-            none, least = limits(r)
-            cells = []
-            for p in peers:
-                if p in r["seconds"]:
-                    theirs = 1e3 * r["seconds"][p][1]
-                    cells.append(f"{theirs:.1f} ({theirs / mine:.2f}x)")
-                else:
-                    cells.append("")
-            lines.append(f"| {r['graph']} | {r['width']} | {mine:.1f} ({low:.1f} to {high:.1f}) | " + " | ".join(cells)
-                         +
-                         f" | {rows_alone(r, mine)} | {none / mine / 1e6:.1f} | {least / mine / 1e6:.1f} | "
-                         f"{r['read_bytes_s'] / 1e9:.1f} |")
-        lines += ["", "Geometric means of peer / khop: " + "; ".join(
-            f"{p} {geometric(ratios):.2f}x (least {min(ratios):.2f}x)" for p in peers
-            for ratios in [[r["seconds"][p][1] / r["seconds"]["khop"][1] for r in results
-                            if r["threads"] == threads and p in r["seconds"]]]) + "."]
-    return "\n".join(lines) + "\n"
+def quartiles(seconds):
+    low, middle, high = (1e3 * s for s in seconds)
+    return f"{middle:.1f} ({low:.1f} to {high:.1f})"
 
 
 def left_out(record):
@@ -134,34 +123,19 @@ def left_out(record):
 def page(record):
     m = record["machine"]
 
-    def of(graph):
-        return record["graphs"].get(graph, "sizes that were not measured")
-    return f"""# Sparse operations: measured
-
-Written by `bench/ops/run.py`, {record['rounds']} rounds, at commit {record['commit']}, on {m['processor']}, \
-{m['cores']} cores,
-{m['system']}; torch {record['torch']}. Times are medians in ms of y = A x in float32, with a value an edge and \
-indices of 32 bits;
-in parentheses how often khop fits into the peer's time. khop and C write to memory that was written before; torch \
-and scipy make a new
-output, "tuned" on warm pages. scipy has one thread. "Rows alone" is what a loop in C takes that reads the row of \
-each edge, prefetched,
-adds its elements up and writes nothing, and its share of khop's time. The last columns are GB/s: bytes with no reuse \
-of rows, and the bytes
-that must be moved at least, each over khop's time; and how fast as many threads read memory in order.{left_out(record)}
-
-cnr-2000 is a web crawl with {of('cnr-2000')}. The block has {of('block')}: mostly
-rows that are read once.
-
-![ops-spmm.svg](ops-spmm.svg)
-{tables(record['results'])}"""
+    graphs = {name: record["graphs"].get(name, "sizes that were not measured") for name in ("cnr-2000", "block")}
+    return section.wrapped(f"""`bench/ops/run.py`, {record['rounds']} rounds in turns at {record['commit']} on
+        {m['processor']}, {m['cores']} cores; torch {record['torch']}. y = A x in float32, with a value an edge and
+        32-bit indices. Columns of khop are ms, with quartiles; those of peers are how many times as long they take, by
+        number of threads. C is a plain kernel (`plain.c`). khop and C write to memory that was written before; torch
+        and SciPy make a new output, "tuned" on warm pages. SciPy has one thread. cnr-2000 is a web crawl with
+        {graphs['cnr-2000']}. The block has {graphs['block']}: most rows are read once. [ops.json](ops.json) has all
+        quartiles.{left_out(record)}""") + f"\n\n![ops-spmm.svg](ops-spmm.svg)\n\n{table(record['results'])}\n"
 
 
 def write(args, record):
-    """The page down to its second part, and its plot: times of tuned torch by those of khop."""
-    md = args.out / "ops.md"
-    by_hand = md.read_text().partition(BY_HAND) if md.exists() else ("", "", "")
-    md.write_text(page(record) + by_hand[1] + by_hand[2])
+    """The section of the page, and its plot: times of tuned torch by those of khop."""
+    section.put(args.out / "ops.md", HEADING, page(record))
     curves = {}
     for r in record["results"]:
         if "torch tuned" in r["seconds"]:

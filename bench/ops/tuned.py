@@ -2,10 +2,11 @@
 """Measures what tuning and keeping transposes gain: tuned kernels beside untuned ones by width, and a gradient whose
 transpose is kept beside one that builds it.
 
-    go build -o dist/khop ./cmd/khop && KHOP_TESTDATA=... python3 bench/ops/tuned.py --out docs/results/ops-tuned.md
+    go build -o dist/khop ./cmd/khop && KHOP_TESTDATA=... python3 bench/ops/tuned.py --out docs/results/ops.md
 
-The graph of the first part is cnr-2000 (khop tune, sums over its in-edges); the plot goes beside the page, as SVG. The
-second part is the benchmark Backward of package sparse. Takes 3 minutes and 2 GB. Needs NumPy.
+The graph of the first part is cnr-2000 (khop tune, sums over its in-edges); the plot goes beside the page whose
+section is written, as SVG. The second part is the benchmark Backward of package sparse. Takes 3 minutes and 2 GB.
+Needs NumPy.
 """
 import argparse
 import json
@@ -15,12 +16,16 @@ import pathlib
 import re
 import statistics
 import subprocess
+import sys
 import tempfile
 
 import numpy as np
 
 import given
 import where
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import section
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
 
@@ -29,7 +34,7 @@ def tune(args, folder):
     np.savez(folder / "g.npz", edges=given.edges_of_cnr_2000())
     subprocess.run([args.khop, "convert", folder / "g.npz", folder / "g.khop"], check=True, stdout=subprocess.DEVNULL,
                    stderr=subprocess.DEVNULL)
-    plot = ["--plot", args.out.with_suffix(".svg")] if args.out else []
+    plot = ["--plot", args.out.with_name(f"{args.out.stem}-tuned.svg")] if args.out else []
     return json.loads(subprocess.run([args.khop, "tune", folder / "g.khop", "--widths", args.widths, "--rounds",
                                       str(args.rounds), "--workers",
                                       str(args.threads), "--file", folder / "tune.json", "--json", *plot], check=True,
@@ -65,36 +70,25 @@ def main():
     runs = backward(args)
     gains = [t["default_ns"] / t["best_ns"] for t in found["tuned"]]
     mean = math.exp(statistics.mean(map(math.log, gains)))
-    text = f"""# What tuning gains, and keeping a transpose
+    plot = f" ![{args.out.stem}-tuned.svg]({args.out.stem}-tuned.svg)" if args.out else ""
+    text = section.wrapped(f"""`bench/ops/tuned.py` {where.here()}. `khop tune` on cnr-2000 (325,557 nodes, 3,216,152
+        edges), {args.threads} threads, kernel {found['kernel']}, {args.rounds} rounds in turns, makes a product
+        {mean:.2f} times as fast in the geometric mean, {min(gains):.2f} to {max(gains):.2f} times.""") + f"""
 
-Written by `bench/ops/tuned.py` {where.here()}.
-
-## Tuned beside untuned, by width
-
-`khop tune` on cnr-2000 (325,557 nodes, 3,216,152 edges), {args.threads} thread(s), kernel {found['kernel']}, \
-{args.rounds} rounds in turns: {mean:.2f}x in
-the geometric mean, {min(gains):.2f}x to \
-{max(gains):.2f}x.{f" The plot is [{args.out.stem}.svg]({args.out.stem}.svg)." if args.out else ""}
-
-| width | values | untuned ms | tuned ms | speed-up | choice |
-|---|---|---|---|---|---|
+| width | without values: untuned to tuned, ms | speed-up | with values | speed-up |
+|---|---|---|---|---|
 """
-    for t, gain in zip(found["tuned"], gains):
-        text += (f"| {t['width']} | {'yes' if t['weighted'] else 'no'} | {t['default_ns'] / 1e6:.1f} | "
-                 f"{t['best_ns'] / 1e6:.1f} | {gain:.2f} | "
-                 f"{t['choice']} |\n")
-    text += f"""
-## A gradient whose transpose is kept, and one that builds it
-
-The gradient of a mean over 50,000 rows of 10 edges, 64 columns, one thread, {args.rounds} runs: medians and quartiles.
-
-| transpose | ms |
-|---|---|
-| kept | {spread(runs['kept'])} |
-| built anew | {spread(runs['rebuilt'])}: {statistics.median(runs['rebuilt']) / statistics.median(runs['kept']):.2f}x |
-"""
+    for width in dict.fromkeys(t["width"] for t in found["tuned"]):
+        of = sorted(((t["weighted"], t, gain) for t, gain in zip(found["tuned"], gains) if t["width"] == width),
+                    key=lambda cell: cell[0])
+        cells = [f"{t['default_ns'] / 1e6:.1f} to {t['best_ns'] / 1e6:.1f} | {gain:.2f}" for _, t, gain in of]
+        text += f"| {width} | {' | '.join(cells)} |\n"
+    times = statistics.median(runs["rebuilt"]) / statistics.median(runs["kept"])
+    text += "\n" + section.wrapped(f"""The gradient of a mean over 50,000 rows of 10 edges, 64 columns, one thread,
+        {args.rounds} runs: {spread(runs['kept'])} ms with a kept transpose, {spread(runs['rebuilt'])} ms with one built
+        anew: {times:.2f} times as long.{plot}""") + "\n"
     if args.out:
-        args.out.write_text(text)
+        section.put(args.out, "## Tuned kernels, and transposes that are kept", text)
     print(text)
 
 

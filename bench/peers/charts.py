@@ -3,7 +3,7 @@
 
     bench/peers/charts.py [FOLDER]      draws all of them anew (default: docs/results); make bench-peers does it, too
 
-Loading and memory come from cpu.json, which bench/peers/run.py writes, and PyG, where that has none, from cpu-pyg.json.
+Loading and memory come from cpu.json, which bench/peers/run.py writes.
 The others come from charts.json, which names the page that has their figures. A chart's title is its statement: the
 page has the same words, and tests/test_charts.py holds both to the figures.
 """
@@ -95,47 +95,39 @@ ONE = {"threads": 1, "beside": ""}
 class Contest:
     """A contest on one thread, and the peers' fastest ways in it."""
 
-    def __init__(self, result, earlier):
-        self.result, self.earlier = result, earlier
-        self.pyg = result if "PyG" in result["versions"] else earlier  # the contest that PyG took part in
+    def __init__(self, result):
+        self.result = result
 
-    def runs(self, what, contestant, way=None, result=None):
-        ways = report.best_ways((result or self.result)["runs"], what=what, setting=ONE)
+    def runs(self, what, contestant, way=None):
+        ways = report.best_ways(self.result["runs"], what=what, setting=ONE)
         found = [runs for (name, of), runs in ways.items() if name == contestant and way in (None, of)]
         if not found:
             raise LookupError(f"one thread, {what}: {contestant}, {way or 'any way'} was not measured")
         return found[0]
 
-    def of(self, contestant):
-        return self.pyg if contestant == "PyG" else self.result
-
     def ms(self, what, contestant, way=None):
-        return statistics.median(r["ms"] for r in self.runs(what, contestant, way, self.of(contestant)))
+        return statistics.median(r["ms"] for r in self.runs(what, contestant, way))
 
     def times(self, what, peer, way):
-        """How many times as long as khop a peer takes, in its own contest. PyG expands new nodes only, as does
-        khop's way of that name."""
-        of = self.of(peer)
+        """How many times as long as khop a peer takes. PyG expands new nodes only, as does khop's way of that name."""
         way = "resident, new" if peer == "PyG" else way
-        return statistics.median(report.ratios(self.runs(what, peer, result=of),
-                                               self.runs(what, "khop", way, of)))
+        return statistics.median(report.ratios(self.runs(what, peer), self.runs(what, "khop", way)))
 
     def memory(self, contestant, way=None):
         """GB of a process that holds graph and features. Peers hold both when they only sample, too."""
-        runs = self.runs("features", contestant, way, self.of(contestant))
+        runs = self.runs("features", contestant, way)
         return max(r["anon_bytes"] for r in runs) / 1e9
 
     def peers(self, what, way):
         return [bar(peer, self.ms(what, peer), self.times(what, peer, way)) for peer in ("DGL", "GraphBolt", "PyG")]
 
     def note(self):
-        versions = self.result["versions"]["DGL"], self.pyg["versions"]["PyG"]
+        versions = self.result["versions"]["DGL"], self.result["versions"]["PyG"]
         backend = next(k for k in ("pyg_lib", "torch_sparse") if k in versions[1])
-        text = (f"{self.result['workload']['batch_size']:,} seeds, fan-outs 15, 10, 5, "
+        return (f"{self.result['workload']['batch_size']:,} seeds, fan-outs 15, 10, 5, "
                 f"{self.result['workload']['edges'] / 1e6:.0f} M edges; one thread. DGL and GraphBolt "
                 f"{versions[0]['dgl']}; PyG {versions[1]['torch_geometric']} with {backend.replace('_', '-')} "
-                f"{versions[1][backend]}")
-        return text + (", times by its own, earlier contest." if self.pyg is self.earlier else ".")
+                f"{versions[1][backend]}.")
 
 
 def batches(c):
@@ -201,7 +193,7 @@ def read(folder, name):
 
 def draw(folder):
     """Name of a file -> (its text, its title)."""
-    contest = Contest(read(folder, "cpu.json"), read(folder, "cpu-pyg.json"))
+    contest = Contest(read(folder, "cpu.json"))
     charts = {"cpu.svg": picture(contest), "chart-batches.svg": batches(contest), "chart-memory.svg": memory(contest)}
     return charts | {f"chart-{name}.svg": written(given) for name, given in read(folder, "charts.json").items()}
 

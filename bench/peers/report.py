@@ -149,23 +149,7 @@ def ahead_table(result):
     return lines
 
 
-def earlier_part(earlier):
-    """What an earlier contest measured of PyG."""
-    versions = ", ".join(f"{k} {v}" for k, v in earlier["versions"]["PyG"].items())
-    edges = {name: statistics.median(sum(r["edges_per_hop"]) / r["ms"] / 1e3 for r in runs)
-             for name, runs in by_setting(earlier, "sampling")[title_of(earlier["settings"][0])].items()}
-    return ["## PyG, in an earlier contest", "",
-            f"{earlier['date']}, khop {earlier['commit'][:12]}, {earlier['machine']['cpus']} x "
-            f"{earlier['machine']['cpu']} (load {earlier['load_before']:.1f}); {versions}. "
-            f"{earlier['workload']['batches']} batches a round; every "
-            "measurement is in [cpu-pyg.json](cpu-pyg.json). PyG expands the nodes that are new at a hop, as khop's "
-            "*new* does, with which it is compared. With one thread and no rows khop sampled "
-            f"{edges['khop, resident']:.1f} M edges a second resident and {edges['khop, mapped']:.1f} M mapped.", "",
-            "Sampling:", "", *speed_table(earlier, "sampling"), "",
-            "Sampling and feature rows:", "", *speed_table(earlier, "features"), ""]
-
-
-def markdown(result, earlier=None):
+def markdown(result):
     machine, work, runs = result["machine"], result["workload"], result["runs"]
     versions = "; ".join(f"{peer}: " + ", ".join(f"{k} {v}" for k, v in v.items()) for peer,
                          v in result["versions"].items())
@@ -190,12 +174,14 @@ def markdown(result, earlier=None):
         f"- Contestants take turns, {work['batches']} timed batches a round after {work['warmup']}. Rounds: {rounds}. "
         "A cell is the median over the rounds (lowest-highest); ratios are formed round by round. Load average before: "
         f"{result['load_before']:.1f}{loaded}",
-        "- A neighbour is a process that copies 256 MB to and fro all the time.",
+        *["- A neighbour is a process that copies 256 MB to and fro all the time."][:any(s["beside"] for s in
+                                                                                      result["settings"])],
         f"- Peers hold graph and features in their own memory, on huge pages, and malloc keeps what is freed. The "
         f"fastest way of each counts ({ways}).",
         "- khop *resident* holds both in huge-page memory, too; *mapped* reads files through the warm page cache, "
         "which does not count as its memory. *degree* is a dataset that was converted with `--reorder degree`; narrow "
-        "rows are delivered as they are stored. *Times* is how many times as long a peer takes as khop, resident.",
+        "rows are delivered as they are stored. *new* expands only the nodes that are new at a hop, as PyG does. "
+        "*Times* is how many times as long a peer takes as khop, resident, and PyG as khop, resident, new.",
         "",
         "## Sampling", "", "Milliseconds a batch:", "", *speed_table(result, "sampling"), "",
         "## Sampling and feature rows", "", "Milliseconds a batch; the memory is that of the leftmost cell:", "",
@@ -210,7 +196,6 @@ def markdown(result, earlier=None):
     lines += ["Rows alone:", "", *gather, ""] if len(gather) > 2 else []
     lines += ["## What was sampled", "", "Means a batch; the contest fails where two differ by more than 1 %.", "",
               *count_table(runs), ""]
-    lines += earlier_part(earlier) if earlier and "PyG" not in result["versions"] else []
     prose = lambda line: line and line[0] not in "|!#"
     wrap = lambda line: textwrap.fill(line, 119, subsequent_indent="  " * line.startswith("- "),
                                       break_on_hyphens=False, break_long_words=False)
@@ -219,4 +204,4 @@ def markdown(result, earlier=None):
 
 if __name__ == "__main__":
     folder = pathlib.Path(sys.argv[1])
-    print(markdown(*(json.loads((folder / name).read_text()) for name in ("cpu.json", "cpu-pyg.json"))), end="")
+    print(markdown(json.loads((folder / "cpu.json").read_text())), end="")

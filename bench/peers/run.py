@@ -158,7 +158,7 @@ class Khop:
                 "file_bytes", "workers")
         return {"contestant": "khop", "what": what, "way": way, "frontier": frontier, "threads": self.threads,
                 "ms": 1e3 / got["batches_per_s"], "batches": self.args.batches,
-                "nodes_per_hop": got["nodes_per_hop"][-len(FANOUTS):],  # without the seeds, where they are told
+                "nodes_per_hop": got["nodes_per_hop"][-len(FANOUTS):],  # without the seeds, where they are counted
                 "rows_per_batch": got["rows_per_batch"],  # with the labels of the seeds
                 # of all threads together, where a stage of each worker is its own
                 "limit_ms": (got["limit"]["sample_ms"] + got["limit"]["gather_ms"]) / got["workers"],
@@ -335,7 +335,7 @@ def write(args, result):
     (args.out / "cpu.json").write_text(json.dumps(result, indent=1) + "\n")
     page = args.out / "cpu.md"
     by_hand = page.read_text().partition(BY_HAND)[1:] if page.exists() else ()
-    page.write_text(report.markdown(result, charts.read(args.out, "cpu-pyg.json")) + "".join(by_hand))
+    page.write_text(report.markdown(result) + "".join(by_hand))
     try:
         charts.write(args.out)
     except LookupError as e:

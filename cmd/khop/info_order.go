@@ -18,7 +18,7 @@ import (
 )
 
 // orderInfo is which order of nodes --reorder of "khop convert" should give, by a model of caches and pages
-// (docs/results/order.md): what batches ask for in the order that is there, and in others.
+// (docs/results/disk.md): what batches ask for in the order that is there, and in others.
 type orderInfo struct {
 	Recommended string      `json:"recommended"` // "no": that which is there
 	Near        bool        `json:"near"`        // orders by neighbours were looked at

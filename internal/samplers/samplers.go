@@ -37,9 +37,9 @@ var All = []Kind{
 	{"saint-edge", "the subgraph between the ends of drawn edges", sampling.Saint{Kind: sampling.SaintEdges}, ""},
 	{"saint-walk", "the subgraph between the nodes of walks", sampling.Saint{Kind: sampling.SaintWalks}, ""},
 	{"cluster", "parts of a partition (Cluster-GCN)", sampling.Cluster{}, ""},
-	{"full", "all nodes with all in-edges, by ranges", sampling.Full{}, "rows take longer: docs/results/gpu-model.md"},
+	{"full", "all nodes with all in-edges, by ranges", sampling.Full{}, "rows take longer: docs/results/gpu.md"},
 	{"pinsage", "the neighbours that walks visit most (PinSAGE)", sampling.PinSage{}, ""},
-	{"ppr", "neighbours of highest PageRank", sampling.PPR{}, "pushes wait for each other: docs/results/gpu-model.md"},
+	{"ppr", "neighbours of highest PageRank", sampling.PPR{}, "pushes wait for each other: docs/results/gpu.md"},
 	{"node2vec", "walks of second order", sampling.Node2Vec{}, ""},
 }
 
@@ -104,7 +104,7 @@ func (k *Kind) OnDevice() bool {
 	return ok
 }
 
-// Make returns the sampler with options as they were said, and others at their defaults.
+// Make returns the sampler with the given options, and others at their defaults.
 func (k *Kind) Make(said option.Said) (sampling.Sampler, error) {
 	return k.with(func(sampler any) error { return option.Apply(sampler, k.Options(), said) })
 }

@@ -3,13 +3,14 @@
 
     tools/planted/planted.py              all of them; some minutes
     tools/planted/planted.py TEXT...      those whose class, file or test has a text
-    tools/planted/planted.py --write      also writes docs/results/planted.md
+    tools/planted/planted.py --write      also writes a section of docs/results/mutations.md
 
 A fault in a .cu or .cuh file is planted in a copy, of which a simulator is built; one in Go comes to the compiler by
 -overlay. The tree stays as it is. Needs what tools/test-cuda.sh needs, and "make cudasim" before. Status 1: a fault was
 not caught, or could not be planted.
 """
 import argparse
+import collections
 import json
 import os
 import pathlib
@@ -22,6 +23,9 @@ import tempfile
 from faults import FAULTS
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench"))
+import section
+
 WHAT = re.compile(r"(RACE|ILLEGAL ADDRESS|OUT OF BOUNDS|USE AFTER FREE|NO PEER "
                   r"ACCESS|MISALIGNED|UNINITIALISED|DIVERGENT BARRIER|DEADLOCK|WARP MASK|"
                   r"WARP COLLECTIVES MIXED|SHUFFLE FROM A LANE|MEMORY THAT IS GONE|test timed out)")
@@ -100,7 +104,7 @@ def caught(fault, scratch):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="write docs/results/planted.md")
+    parser.add_argument("--write", action="store_true", help="write a section of docs/results/mutations.md")
     parser.add_argument("texts", nargs="*", metavar="TEXT")
     args = parser.parse_args()
     chosen = [f for f in FAULTS if not args.texts or any(t in f"{f[0]} {f[1]} {f[5]}" for t in args.texts)]
@@ -117,23 +121,25 @@ def main():
     if args.write:
         commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True,
                                 text=True).stdout.strip()
-        report = ROOT / "docs/results/planted.md"
-        kept = "".join(report.read_text().partition("\n## Drawn faults\n")[1:])
-        report.write_text(page(rows, missed, commit) + kept)
+        section.put(ROOT / "docs/results/mutations.md", "## In kernels and device code", text(rows, missed, commit))
     return 1 if missed else 0
 
 
-def page(rows, missed, commit):
-    lines = [f"| {c} | {p} | {t} | {h} |" for c, p, t, h in rows]
-    return f"""# Faults planted in kernels and device code
+def text(rows, missed, commit):
+    """A line a class of faults: in how many files they are, and how they are caught."""
+    classes = {}
+    for name, path, _, how in rows:
+        files, ways = classes.setdefault(name, (set(), collections.Counter()))
+        files.add(path)
+        ways[how] += 1
+    lines = [f"| {name} | {ways.total()} | {len(files)} | " + ", ".join(f"{how} {n}" for how, n in ways.items()) + " |"
+             for name, (files, ways) in classes.items()]
+    return section.wrapped(f"""`make planted` plants {len(rows)} faults of {len(classes)} classes, one at a time, and
+        runs the test that is to catch it on the simulated device. `tools/planted/faults.py` has each fault and its
+        test. {len(rows) - missed} of {len(rows)} were caught at {commit}:""") + """
 
-`make planted` plants {len(rows)} faults of {len({r[0] for r in rows})} classes, one at a time, and runs the test \
-that is to catch it on the
-simulated device. `tools/planted/faults.py` has each fault, word for word. {len(rows) - missed} of {len(rows)} were \
-caught at {commit}.
-
-| class | file | test | caught as |
-|---|---|---|---|
+| class | faults | files | caught as |
+|---|---:|---:|---|
 """ + "\n".join(lines) + "\n"
 
 

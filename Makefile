@@ -163,7 +163,7 @@ mutate: ## plant N bugs in PKG, by SEED, and list those that its own tests miss 
 	dist/mutate -n $(N) -seed $(SEED) -equivalent tools/mutate/equivalent.txt $(ARGS) $(PKG)
 
 .PHONY: device-test
-device-test: cudasim-ptx ## compare 2,000 drawn ways to load on the simulated device with the CPU, from .cu files and from PTX (CASES=500 SEED=3: so many, drawn by a seed)
+device-test: cudasim-ptx ## compare 2,000 drawn ways to load on the simulated device with the CPU, from .cu files and from PTX (CASES=500 SEED=3: 500 ways, drawn by seed 3)
 	@set -e; eval "$$(tools/cuda-env.sh)"; for library in libcudasim libcudasim-ptx; do \
 		KHOP_CUDA_DRIVER=$$PWD/dist/$$library.so go test -tags cuda -count 1 -timeout 60m -v \
 			-run TestDeviceMakesTheSameBatchesUnderAnyOptions ./loader \
@@ -269,12 +269,12 @@ reproducible-check: ## build program and wheel twice, in other folders and with 
 # --- CUDA: nothing here needs a GPU or an installed toolkit; the pinned wheels go to .venv-cuda -----------------------
 
 .PHONY: ptx
-ptx: ## compile every .cu to PTX with its launcher, and print registers (CU=path: only that one)
+ptx: ## compile every .cu to PTX, write a pack for each folder and a launcher for each kernel, print registers (CU=path: only its folder)
 	@tools/cuda-env.sh >/dev/null
 	@python3 tools/ptx/ptx.py $(CU)
 
 .PHONY: ptx-check
-ptx-check: ## fail if a committed .ptx or launcher is not what its .cu gives
+ptx-check: ## fail if a committed pack of PTX or a launcher is not what the .cu files give
 	@tools/cuda-env.sh >/dev/null
 	@python3 tools/ptx/ptx.py --check $(CU)
 
@@ -310,7 +310,7 @@ cudasim: ## compile every .cu into dist/libcudasim.so, a driver that checks kern
 
 .PHONY: cudasim-ptx
 cudasim-ptx: cudasim ## write dist/libcudasim-ptx.so, which runs the committed PTX in place of the .cu files
-	@flock dist/.cudasim.lock $(MAKE) --no-print-directory -s -j2 -C internal/cudasim ptx
+	@flock dist/.cudasim.lock sh -c 'python3 tools/ptx/pack.py dist/ptx && $(MAKE) --no-print-directory -s -j2 -C internal/cudasim ptx'
 
 .PHONY: planted
 planted: cudasim ## plant faults of 15 classes in kernels and device code; fail if a test misses one (ARGS=--write: docs/results/mutations.md)

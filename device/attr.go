@@ -1,6 +1,6 @@
 package device
 
-// Attr is a device attribute, a CUdevice_attribute. Attributes that a driver does not know are 0.
+// Attr is a device attribute, a CUdevice_attribute.
 type Attr int
 
 // The attributes that khop reads.

@@ -46,7 +46,7 @@ func probe(d driver) state {
 
 func versionText(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
 
-// Count returns how many devices Open can open, as the first call finds it; devices that appear later are not seen.
+// Count returns how many devices Open can open, when it is first called; devices that appear later do not count.
 func Count() int { return start().count }
 
 // Reason says, in a sentence without a full stop, why Count is 0; it is empty if there are devices.

@@ -10,8 +10,8 @@ import (
 
 // Device is a GPU that was opened. It is safe for concurrent use.
 //
-// All Devices of one ordinal share the device's primary context, which the CUDA runtime, and so PyTorch, uses in this
-// process too. It is never destroyed here, only released with the last Close.
+// All Devices of one ordinal share the device's primary context. The CUDA runtime in this process, and so PyTorch, uses
+// the same one. The package never destroys it; the last Close releases it.
 type Device struct {
 	*primary
 	closed atomic.Bool
@@ -48,8 +48,8 @@ func Open(ordinal int) (*Device, error) {
 	return &Device{primary: p}, nil
 }
 
-// OpenAt opens the device that device memory at an address belongs to. It makes no context on a device that nobody here
-// uses: that would take time and memory there, or be refused.
+// OpenAt opens the device that device memory at an address belongs to. It makes no context on a device that the process
+// does not use yet: that would take time and device memory, or be refused.
 func OpenAt(a Address) (*Device, error) {
 	d, err := Open(anyOpen())
 	if err != nil {
@@ -157,7 +157,7 @@ func (p *primary) force(op string, call func() result) error {
 }
 
 // within runs a call with the context current on this thread. Another one that was current, which a program with
-// contexts of its own relies on, is current again afterwards, and so is none.
+// contexts of its own relies on, is current again afterwards; if no context was, none is.
 func (p *primary) within(call func() result) result {
 	before, code := drv.current()
 	if code != success {
@@ -221,9 +221,9 @@ func (d *Device) Ordinal() int { return d.ordinal }
 // Name returns what the driver calls the device, such as "NVIDIA H200".
 func (d *Device) Name() string { return d.name }
 
-// UUID returns the name of the device that is the same in every process, as nvidia-smi writes it: GPU- or for a MIG
-// instance MIG-, and 32 hexadecimal digits in five groups. Ordinals count what CUDA_VISIBLE_DEVICES shows, so they
-// differ between processes. It is empty if the driver does not tell.
+// UUID returns the device's name that is the same in every process, in the form of nvidia-smi: GPU-, or MIG- for a MIG
+// instance, and 32 hexadecimal digits in five groups. Ordinals count the devices in CUDA_VISIBLE_DEVICES, so they
+// differ between processes. UUID is empty if the driver does not report it.
 func (d *Device) UUID() string { return d.uuid }
 
 func uuidText(id [16]byte, part bool, code result) string {
@@ -237,7 +237,7 @@ func uuidText(id [16]byte, part bool, code result) string {
 	return fmt.Sprintf("%s-%x-%x-%x-%x-%x", kind, id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 }
 
-// Named returns the ordinal of the device with a UUID, -1 if this process sees none.
+// Named returns the ordinal of the device with a UUID, or -1 if this process sees no such device.
 func Named(uuid string) int {
 	for ordinal := range Count() {
 		if uuid != "" && uuidText(drv.uuid(ordinal)) == uuid {
@@ -269,8 +269,7 @@ func (d *Device) PCI() (domain, bus, device int) {
 	return d.Attribute(attrPCIDomain), d.Attribute(attrPCIBus), d.Attribute(attrPCIDevice)
 }
 
-// Memory returns how many bytes of device memory are free and how many there are. Other processes may take what is
-// free.
+// Memory returns the free and the total bytes of device memory. Other processes may take the free ones at any time.
 func (d *Device) Memory() (free, total int64, err error) {
 	err = d.do("read the device's memory", func() (code result) {
 		free, total, code = drv.memory()

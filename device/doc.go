@@ -2,11 +2,11 @@
 //
 // # Basics
 //
-// A Device is a GPU, and makes everything else. Memory is memory of the device (Device.Alloc), an Address a place in it
-// for kernels and copies. A Stream is a queue of copies and kernels: nothing has run when a call on a stream returns.
-// An Event marks a place in a stream, for which another stream or the host waits. A Module is a set of kernels, which a
-// driver makes of PTX. A Kernel takes one struct by value; a Launcher is a kernel together with the Go type of that
-// struct, and tools/ptx writes it from the kernel's source.
+// A Device is a GPU; its methods make everything else. Memory is allocated on the device (Device.Alloc), and an Address
+// is a place in it, for kernels and copies. A Stream is a queue of copies and kernels: a call on a stream may return
+// before its work has run. An Event marks a place in a stream, for which another stream or the host can wait. A Module
+// is a set of kernels, which the driver assembles from PTX. A Kernel takes one struct by value; a Launcher is a kernel
+// together with the Go type of that struct, and tools/ptx writes it from the kernel's source.
 //
 //	gpu, err := device.Open(0)
 //	stream, err := gpu.NewStream()
@@ -35,8 +35,8 @@
 // Any goroutine may call any method: each call locks its thread, makes the device's context current there, and restores
 // the context that it found. Do not close something while another call uses it.
 //
-// Host memory that a copy uses, and memory that a kernel uses, must stay valid until the stream has passed. An Address
-// is a number: it keeps nothing alive, and the host must not read through it.
+// Host memory that a copy uses, and memory that a kernel uses, must stay valid until the stream has passed the copy or
+// kernel. An Address is a number: it keeps nothing alive, and the host must not read through it.
 //
 // Close what a Device made before you close the Device.
 //

@@ -13,10 +13,10 @@ var ErrNoDevice = errors.New("no CUDA device")
 var ErrClosed = errors.New("already closed")
 
 // The classes of driver errors that callers act on, for errors.Is. Each stands for one or more of the driver's codes.
-// Any other is told by its code: errors.Is(err, &Error{Code: 801}).
+// Test for any other by its code: errors.Is(err, &Error{Code: 801}).
 var (
 	ErrOutOfMemory error = &class{"out of memory", []int{2}}
-	// ErrDeviceLost: a fault after which the context is of no use. Every later call on the device fails with it too.
+	// ErrDeviceLost is a fault that ends the context. Every later call on the device fails with it too.
 	ErrDeviceLost error = &class{"device lost", lostCodes}
 
 	errInvalidImage error = &class{"kernel image does not load", []int{200, 209, 218, 221, 222, 223, 300}}
@@ -52,9 +52,9 @@ type class struct {
 
 func (c *class) Error() string { return "cuda: " + c.text }
 
-// Error is what the driver answered to a call.
+// Error is an error that the driver returned.
 type Error struct {
-	Op         string // what was asked, with its sizes, such as "allocate 4096 bytes"
+	Op         string // the call, with its sizes, such as "allocate 4096 bytes"
 	Code       int    // CUresult
 	Name, Text string // the driver's, such as CUDA_ERROR_OUT_OF_MEMORY and "out of memory"
 

@@ -59,7 +59,8 @@ func (p *primary) ready(do func(string, func(handle) result) error, op string, q
 	return done, err
 }
 
-// Elapsed returns the time on the device from one event to this, both NewTimer's and passed, to half a microsecond.
+// Elapsed returns the time on the device from one event to this one, with a resolution of half a microsecond. Both must
+// be from NewTimer, and passed.
 func (e *Event) Elapsed(from *Event) (time.Duration, error) {
 	var ms float64
 	err := from.use(func(first handle) error {
@@ -71,7 +72,7 @@ func (e *Event) Elapsed(from *Event) (time.Duration, error) {
 	return time.Duration(ms * float64(time.Millisecond)), err
 }
 
-// Close gives the event back. A second Close, or one of no event, does nothing.
+// Close frees the event. A second Close, or a Close of a nil Event, does nothing.
 func (e *Event) Close() error {
 	if e == nil {
 		return nil

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// fake is a driver for tests of what lies above it: it counts, and answers what it is told.
+// fake is a driver for tests of what lies above it: it counts calls, and gives the answers that a test sets.
 type fake struct {
 	driver // what a test does not use stays nil
 

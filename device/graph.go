@@ -34,8 +34,8 @@ func (s *Stream) EndCapture() (*Graph, error) {
 	return g, nil
 }
 
-// LaunchGraph puts everything that was captured on the stream. A graph runs once at a time: a second launch waits for
-// the first.
+// LaunchGraph puts the captured work on the stream. A graph does not run twice at the same time: a second launch waits
+// for the first.
 func (s *Stream) LaunchGraph(g *Graph) error {
 	if g.closed.Load() {
 		return closedError("graph")
@@ -43,7 +43,7 @@ func (s *Stream) LaunchGraph(g *Graph) error {
 	return s.do("launch a graph", func(h handle) result { return drv.launchGraph(g.executable, h) })
 }
 
-// Close gives the graph back. A second Close does nothing.
+// Close frees the graph. A second Close does nothing.
 func (g *Graph) Close() error {
 	if g.closed.Swap(true) {
 		return nil

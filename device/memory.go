@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// Address is a place that kernels can address, in device memory or in host memory of HostAlloc or Register; 0 is none.
-// The host must not read or write through it.
+// Address is a place that kernels can address, in device memory or in host memory of HostAlloc or Register; 0 means no
+// place. The host must not read or write through it.
 type Address uint64
 
 // Memory is device memory of Alloc, or of another process (ImportMemory). Its owner closes it after the last kernel and
@@ -19,10 +19,10 @@ type Memory struct {
 	close  func(Address) result
 }
 
-// Address returns where kernels find the memory; 0 once it is closed, and for memory of no bytes.
+// Address returns the memory's address for kernels; 0 after Close, and for memory of no bytes.
 func (m *Memory) Address() Address { return Address(m.at.Load()) }
 
-// Close gives the memory back. It waits for the device where kernels still run. A second Close does nothing.
+// Close frees the memory. If kernels still run, it waits for the device. A second Close does nothing.
 func (m *Memory) Close() error {
 	at := Address(m.at.Swap(0))
 	if at == 0 {
@@ -114,8 +114,8 @@ type PointerInfo struct {
 	Size     int64   // of it, in bytes
 }
 
-// Pointer asks the driver about an address. Memory that it does not know, pageable host memory or none, is not an
-// error: nothing is said of it.
+// Pointer asks the driver about an address. An address that it does not know, such as one of pageable host memory, is
+// not an error: most fields are then zero.
 func (d *Device) Pointer(a Address) (info PointerInfo, err error) {
 	err = d.do("read pointer attributes", func() (code result) {
 		info, code = drv.pointer(a)

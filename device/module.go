@@ -12,8 +12,8 @@ type Module struct {
 	device *primary
 	h      atomic.Uintptr
 
-	// Cubin is the architecture of the code that was assembled when the program was built, such as 80, and is loaded; 0
-	// where the driver has assembled the PTX. Refused is then why it did not take such code, nil where there was none.
+	// Cubin is the architecture, such as 80, of the loaded code, if it was assembled when the program was built; 0 if
+	// the driver assembled the PTX. Refused is then the driver's reason against a cubin; nil if there was no cubin.
 	Cubin   int
 	Refused error
 }
@@ -28,13 +28,30 @@ type Kernel struct {
 	Registers, Shared, Local, MaxThreads int
 }
 
-// LoadKernels loads PTX text or a cubin for this device, and sets each of the pointers to the kernel of that name, or
-// loads nothing. Close the module. In place of PTX that the program has as a cubin for this device, too (-tags cubins),
-// it loads that, which takes no assembling; where the driver refuses it, the PTX. It fails with what the driver's
-// assembler says, if that cannot assemble it, and with code 500 for a kernel that is not there.
+// LoadKernels loads PTX text or a cubin, and sets each of the pointers to the kernel of that name. After an error
+// nothing stays loaded. Close the module. If the program was built with a cubin of this PTX for this device (-tags
+// cubins), LoadKernels loads the cubin, which the driver need not assemble; if the driver refuses it, the PTX. Errors
+// are the message of the driver's assembler, and code 500 for a kernel that the image does not have.
 func (d *Device) LoadKernels(image []byte, kernels map[string]**Kernel) (*Module, error) {
 	if !hasDriver { // it is short, so that where no driver is built in the linker leaves the images out, too
 		return nil, errNoKernels
+	}
+	return d.loadKernels(image, kernels)
+}
+
+// LoadPacked is LoadKernels for a member of a ZIP file, such as rows.ptx of the kernels.ptx.zip that tools/ptx writes.
+// It decompresses the member once, when the first device loads it, and keeps the text, so pack must not change.
+func (d *Device) LoadPacked(pack []byte, member string, kernels map[string]**Kernel) (*Module, error) {
+	if !hasDriver {
+		return nil, errNoKernels
+	}
+	return d.loadPacked(pack, member, kernels)
+}
+
+func (d *Device) loadPacked(pack []byte, member string, kernels map[string]**Kernel) (*Module, error) {
+	image, err := unpack(pack, member)
+	if err != nil {
+		return nil, fmt.Errorf("packed kernels %s: %w", member, err)
 	}
 	return d.loadKernels(image, kernels)
 }
@@ -92,7 +109,7 @@ func (d *Device) load(image []byte) (*Module, error) {
 	return m, nil
 }
 
-// Code says in words what was loaded: "cubin for sm_80", or "PTX, assembled by the driver" and why no cubin.
+// Code describes what was loaded: "cubin for sm_80", or "PTX, assembled by the driver" and why no cubin.
 func (m *Module) Code() string {
 	switch {
 	case m.Cubin > 0:
@@ -124,7 +141,7 @@ func (m *Module) kernel(name string) (*Kernel, error) {
 	return k, nil
 }
 
-// Launcher is a kernel with the Go type of its argument, which has no pointers of Go. tools/ptx writes both from the
+// Launcher is a kernel with the Go type of its argument, which has no Go pointers. tools/ptx writes both from the
 // kernel's source.
 type Launcher[A any] struct{ *Kernel }
 

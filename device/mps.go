@@ -9,7 +9,7 @@ import (
 // Service. Without it the processes take turns: while a gather of one waits for the bus, kernels of another wait too.
 // The service is started by "nvidia-cuda-mps-control -d", before the processes open the device.
 //
-// Recent drivers tell; with older ones a process becomes a client where it finds the service's control socket, in
+// Recent drivers report it. With older ones a process counts as a client if it finds the service's control socket, in
 // $CUDA_MPS_PIPE_DIRECTORY, else /tmp/nvidia-mps.
 func (d *Device) MPS() bool {
 	if d.Attribute(attrMPS) == 1 {

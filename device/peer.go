@@ -2,12 +2,12 @@ package device
 
 import "fmt"
 
-// Reach lets kernels of d read and write the memory of another device, over NVLink or the bus, from now on and as long
-// as both are open somewhere in the process. It holds for this direction alone, and a device has a limited number of
-// such peers: 8 without NVSwitch. Reaching it again does nothing.
+// Reach lets kernels of d read and write the memory of another device, over NVLink or the bus, as long as both are open
+// somewhere in the process. It does not let other reach d. A device has a limited number of such peers: 8 without
+// NVSwitch. A second call does nothing.
 //
-// It fails with code 217 where the two devices, the system or a virtual machine do not allow it, and with drivers of
-// CUDA 13.5 and later also where IOMMU or PCIe's access control stand between them.
+// It fails with code 217 where the two devices, the system or a virtual machine do not allow it; with drivers of CUDA
+// 13.5 and later also where an IOMMU or PCIe access control separates them.
 func (d *Device) Reach(other *Device) error {
 	if d.ordinal == other.ordinal {
 		return nil

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// PerDevice holds one T for each device while anybody uses it: kernels, which take long to load and are the same for
-// all. All Devices of an ordinal share it. The zero value is ready, and safe for concurrent use.
+// PerDevice holds one T for each device as long as it has users. It is for kernels, which take long to load and are the
+// same for all users. All Devices of an ordinal share a T. The zero value is ready, and safe for concurrent use.
 type PerDevice[T io.Closer] struct {
 	mu sync.Mutex
 	by map[*primary]*held[T]
@@ -17,8 +17,8 @@ type held[T any] struct {
 	users int
 }
 
-// Hold returns what an earlier Hold has made for the device, or what load makes of it now. Each Hold needs a LetGo,
-// before d is closed. What load made may outlive d, so it must not keep d.
+// Hold returns the T of the device. The first Hold makes it by load. Each Hold needs a LetGo, before d is closed. The T
+// may outlive d, so it must not keep d.
 func (s *PerDevice[T]) Hold(d *Device, load func(*Device) (T, error)) (value T, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,7 +37,7 @@ func (s *PerDevice[T]) Hold(d *Device, load func(*Device) (T, error)) (value T, 
 	return have.value, nil
 }
 
-// LetGo ends one Hold of the device, and closes the T with the last.
+// LetGo ends one Hold of the device. The last one closes the T.
 func (s *PerDevice[T]) LetGo(d *Device) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,8 +22,8 @@ type registration struct {
 
 // Register page-locks b and lets kernels of all devices of the process address it, until Unregister. b must be outside
 // the Go heap and stay mapped. readOnly says that devices only read: mappings without PROT_WRITE need it (see
-// AttrReadOnlyRegister). The same range may be registered again: it is counted. A range that overlaps another one
-// without being equal to it fails with code 712. An empty b does nothing.
+// AttrReadOnlyRegister). The same range may be registered again; each Register needs an Unregister. A range that
+// overlaps another one without being equal to it fails with code 712. An empty b does nothing.
 //
 // The call takes about 0.1 s a GB, and holds the process's memory map meanwhile: register large files in pieces.
 func (d *Device) Register(b []byte, readOnly bool) error {

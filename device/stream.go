@@ -29,7 +29,7 @@ func (s *Stream) do(op string, call func(stream handle) result) error {
 }
 
 // CopyToDevice copies src to dst. It returns at once if src is page-locked (HostAlloc, Register), which must then stay
-// unchanged until the stream has passed. For memory of the Go heap the call may wait for the stream.
+// unchanged until the stream has passed the copy. For memory of the Go heap the call may wait for the stream.
 func (s *Stream) CopyToDevice(dst Address, src []byte) error {
 	if len(src) == 0 {
 		return nil
@@ -37,8 +37,8 @@ func (s *Stream) CopyToDevice(dst Address, src []byte) error {
 	return s.do("copy to the device", func(h handle) result { return drv.copyToDevice(h, dst, src) })
 }
 
-// Copies are copies of page-locked memory to a device, which CopyAll queues together. The zero value has none. Not for
-// use by several goroutines at once.
+// Copies is a list of copies of page-locked memory to a device, which CopyAll queues together. The zero value is an
+// empty list. It is not safe for concurrent use.
 type Copies struct {
 	to, from, sizes []uint64
 	bytes           int64
@@ -58,11 +58,11 @@ func (c *Copies) Add(dst Address, src []byte) {
 // Bytes is how many bytes the list copies.
 func (c *Copies) Bytes() int64 { return c.bytes }
 
-// Clear empties the list. Memory that it had is used again.
+// Clear empties the list, and keeps its memory for the next copies.
 func (c *Copies) Clear() { *c = Copies{to: c.to[:0], from: c.from[:0], sizes: c.sizes[:0]} }
 
-// CopyAll queues the copies of a list, in any order, and empties it: by one call where the driver has
-// cuMemcpyBatchAsync (CUDA 12.8), else by one for each.
+// CopyAll queues the copies of a list, in any order, and empties it: by one call if the driver has cuMemcpyBatchAsync
+// (CUDA 12.8), else by one call for each.
 func (s *Stream) CopyAll(c *Copies) error {
 	defer c.Clear()
 	if len(c.to) == 0 {
@@ -71,7 +71,7 @@ func (s *Stream) CopyAll(c *Copies) error {
 	return s.do("copy to the device", func(h handle) result { return drv.copyAll(h, c) })
 }
 
-// CopyToHost copies len(dst) bytes at src to dst. dst is not to be read before the stream has passed.
+// CopyToHost copies len(dst) bytes at src to dst. dst must not be read before the stream has passed the copy.
 func (s *Stream) CopyToHost(dst []byte, src Address) error {
 	if len(dst) == 0 {
 		return nil
@@ -102,15 +102,15 @@ func (s *Stream) Record(e *Event) error {
 	})
 }
 
-// Wait makes later work on the stream wait for the place that e marks now. The host does not wait. There is no wait for
-// an event that was never recorded.
+// Wait makes later work on the stream wait for the place that e marks now. The host does not wait. An event that was
+// never recorded causes no wait.
 func (s *Stream) Wait(e *Event) error {
 	return e.use(func(event handle) error {
 		return s.do("let a stream wait for an event", func(h handle) result { return drv.wait(h, event) })
 	})
 }
 
-// Synchronize waits until the stream is empty, and returns the error of what ran on it, if there was one.
+// Synchronize waits until the stream is empty, and returns the error of the work that ran on it, if any.
 func (s *Stream) Synchronize() error {
 	return s.do("synchronize a stream", drv.syncStream)
 }
@@ -120,10 +120,11 @@ func (s *Stream) Query() (bool, error) {
 	return s.device.ready(s.do, "query a stream", drv.queryStream)
 }
 
-// Handle returns the stream's CUstream as a number, for programs that wrap streams of others; 0 after Close.
+// Handle returns the stream's CUstream as a number, for other libraries that accept a stream; 0 after Close.
 func (s *Stream) Handle() uintptr { return s.h.Load() }
 
-// Close gives the stream back. Work that is on it still runs. A second Close, or one of no stream, does nothing.
+// Close frees the stream. Work that is queued on it still runs. A second Close, or a Close of a nil Stream, does
+// nothing.
 func (s *Stream) Close() error {
 	if s == nil {
 		return nil
@@ -139,7 +140,7 @@ func (s *Stream) Close() error {
 const legacyStream = 1
 
 // BorrowStream returns the stream of another program's handle, a CUstream of this device as a number; 0 is the legacy
-// default stream. It stays the other program's: Close only forgets it.
+// default stream. It stays the other program's: Close does not destroy it.
 func (d *Device) BorrowStream(handle uintptr) *Stream {
 	s := &Stream{device: d.primary, borrowed: true}
 	if handle == 0 {

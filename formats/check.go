@@ -22,9 +22,9 @@ import (
 type CheckOptions struct {
 	Workers  int `default:"0" range:"0,32767" help:"Goroutines; 0: one per core. They change no result."`
 	Progress Progress
-	// Scrub compares checksums alone, on one thread, at the lowest priority that the system has for processor and disk,
-	// and drops from the page cache what it has read: it may run beside training. What fits its checksums is what was
-	// written.
+	// Scrub compares only checksums, on one thread, at the system's lowest priority for processor and disk, and drops
+	// the pages that it has read from the page cache, so it may run beside training. Files that fit their checksums are
+	// as they were written.
 	Scrub bool `help:"Only compare checksums, slowly, at the lowest priority, past the page cache."`
 	// Rate is the most bytes a second that Scrub reads; 0 is 100 MB.
 	Rate int64 `kind:"size" default:"100MB" range:"0," with:"scrub" help:"..."`
@@ -33,11 +33,11 @@ type CheckOptions struct {
 // Report is what Check found.
 type Report struct {
 	Files int   // files that the manifest names, and the manifest
-	Bytes int64 // of all that are there
-	// Problems are *Error each, ordered by file as the manifest names them and by place; at most 100. A stretch
-	// of a file (64 MiB for checksums, some thousand rows for what is in them) is reported at most once for each rule.
+	Bytes int64 // of all of them that exist
+	// Problems are of type *Error, in the order of the manifest's files and of places in them; at most 100. A stretch
+	// of a file (64 MiB for checksums, some thousand rows for elements) is reported at most once for each rule.
 	Problems []error
-	Found    int64 // problems in all, those that are not listed among them
+	Found    int64 // all problems, including those that are not listed
 }
 
 // maxProblems is the greatest number of problems that a report lists.
@@ -46,10 +46,10 @@ const maxProblems = 100
 // OK reports whether nothing was found.
 func (r *Report) OK() bool { return r.Found == 0 }
 
-// Check reads a dataset whole and reports all that is wrong with it: checksums, located to a file and a range of bytes,
-// and the rules of docs/format.md for elements. It uses a bounded amount of memory besides the page cache.
+// Check reads a whole dataset and reports all errors in it: wrong checksums, by file and range of bytes, and elements
+// that break the rules of docs/format.md. It uses a bounded amount of memory besides the page cache.
 //
-// Damage is in the report. The error is for what keeps Check from checking: no directory, ErrIncomplete, ErrVersion,
+// Damage is in the report. The error is for reasons why Check cannot work: no directory, ErrIncomplete, ErrVersion,
 // context.Cause(ctx). The report is then nil.
 func Check(ctx context.Context, dir string, opt CheckOptions) (*Report, error) {
 	dir = filepath.Clean(dir)

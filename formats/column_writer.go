@@ -8,8 +8,8 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/arrayfile"
 )
 
-// ColumnWriter takes the elements of one array, in order, as their bytes in little-endian order and in pieces of any
-// length, in constant memory. One goroutine at a time; different column writers are independent.
+// ColumnWriter takes the elements of one array, in order, as little-endian bytes, in pieces of any length, in constant
+// memory. One goroutine at a time may use it; different column writers are independent.
 type ColumnWriter struct {
 	w  *Writer
 	a  *written
@@ -17,8 +17,8 @@ type ColumnWriter struct {
 	up *ascent // of times of nodes
 }
 
-// Annotate sets what the manifest says besides of the column, before Close: the scale that a stored number is
-// multiplied by, and the fill that stands for absent values. NaN is none.
+// Annotate sets further facts of the column for the manifest, before Close: the scale that a stored number is
+// multiplied by, and the fill, which marks absent values. NaN means none.
 func (c *ColumnWriter) Annotate(scale, fill float64) {
 	c.a.info.Scale, c.a.info.Fill = optional(scale), optional(fill)
 }
@@ -30,7 +30,7 @@ func optional(v float64) *float64 {
 	return &v
 }
 
-// AtMost says that the rows that were announced are a bound: Close takes fewer. It is called before the first Write.
+// AtMost says that the announced number of rows is a bound: Close accepts fewer. Call it before the first Write.
 func (c *ColumnWriter) AtMost() { c.to.AtMost() }
 
 // Write takes the next bytes of the array; p is not kept. An error is final: later calls return it again.
@@ -41,7 +41,7 @@ func (c *ColumnWriter) Write(p []byte) (int, error) {
 	return c.to.Write(p)
 }
 
-// Close finishes the file and waits until it is on the disk. It is an error if bytes are missing. Later calls return
+// Close completes the file and waits until it is on the disk. Missing bytes are an error. Later calls return
 // the first result.
 func (c *ColumnWriter) Close() error {
 	c.a.info.Ascending = c.up != nil && !c.up.fell
@@ -67,7 +67,7 @@ func newAscent() *ascent {
 	return u
 }
 
-// StringWriter takes a list of strings, in order, in constant memory. One goroutine at a time.
+// StringWriter takes a list of strings, in order, in constant memory. One goroutine at a time may use it.
 type StringWriter struct {
 	w  *Writer
 	a  *written
@@ -77,7 +77,7 @@ type StringWriter struct {
 // Write takes the next string. It must be UTF-8. An error is final: later calls return it again.
 func (s *StringWriter) Write(v string) error { return s.to.Write(v) }
 
-// Close finishes the file and waits until it is on the disk. It is an error if strings are missing. Later calls return
+// Close completes the file and waits until it is on the disk. Missing strings are an error. Later calls return
 // the first result.
 func (s *StringWriter) Close() error { return s.w.end(s.a, s.to) }
 

@@ -174,8 +174,8 @@ func manifestOf(t testing.TB, dir string) *Manifest {
 	return expect.Must(parseManifest(text))(t)
 }
 
-// brokenRules change a graph so that it breaks one rule, while all checksums are right. testdata/said/check.txt has how
-// and where that is told.
+// brokenRules change a graph so that it breaks one rule, while all checksums are right. testdata/said/check.txt has the
+// message and the place that is reported.
 var brokenRules = []struct {
 	name   string
 	typed  bool

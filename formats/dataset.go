@@ -48,8 +48,7 @@ type Dataset struct {
 	regions   []*pinned.Region
 }
 
-// Open opens a dataset as the zero Elsewhere does: that in a directory, or at an address in an object store or on a
-// server.
+// Open opens a dataset in a directory, or at an address in an object store or on a server, as the zero Elsewhere does.
 func Open(dataset string) (*Dataset, error) { return Elsewhere{}.Open(context.Background(), dataset) }
 
 // openDir maps the dataset at dir. Time and memory depend on the number of columns and not on their length. While a
@@ -291,13 +290,13 @@ func (d *Dataset) Path() string { return d.dir }
 // ID identifies the contents: datasets with equal ids have equal files, wherever and whenever they were written.
 func (d *Dataset) ID() [16]byte { return d.manifest.ID }
 
-// Manifest returns what dataset.json says. It must not be changed. It stays valid after Close.
+// Manifest returns the contents of dataset.json. It must not be changed. It stays valid after Close.
 func (d *Dataset) Manifest() *Manifest { return d.manifest }
 
 // Graph returns the graph over the mapped files, valid until Close.
 func (d *Dataset) Graph() *graph.Graph { return d.graph }
 
-// Strings returns a list of strings that belongs to a node type; ErrNoStrings, with what there is, if there is no such
+// Strings returns a list of strings that belongs to a node type; ErrNoStrings, with all lists, if there is no such
 // list.
 func (d *Dataset) Strings(nodeType int, name string) (*Strings, error) {
 	owner := nodeOwner(nodeType)
@@ -314,11 +313,11 @@ func (d *Dataset) Strings(nodeType int, name string) (*Strings, error) {
 		strings.Join(append(names, "no others"), ", ")))
 }
 
-// FileBytes returns the bytes of all files, the manifest among them.
+// FileBytes returns the bytes of all files, including the manifest.
 func (d *Dataset) FileBytes() int64 { return d.bytes }
 
-// Close unmaps the files. Nothing that the dataset returned may be used any more, but the manifest. Later calls return
-// the first result.
+// Close unmaps the files. Of everything that the dataset returned, only the manifest may still be used. Later calls
+// return the first result.
 func (d *Dataset) Close() error {
 	d.closeOnce.Do(func() {
 		if d.partial != nil {

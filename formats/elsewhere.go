@@ -11,27 +11,27 @@ import (
 	"github.com/khop-gnn/khop/internal/ranges"
 )
 
-// Elsewhere says how datasets are opened that lie in an object store or on a server, by an address in place of a
-// directory: s3://BUCKET/PATH, gs://BUCKET/PATH, https://SERVER/PATH, hf://datasets/OWNER/NAME@REVISION/PATH. They are
-// brought to a cache, a folder of this machine, and opened there. The zero value is the default. docs/machines.md has
-// more.
+// Elsewhere says how to open datasets in an object store or on a server, by an address in place of a directory:
+// s3://BUCKET/PATH, gs://BUCKET/PATH, https://SERVER/PATH, hf://datasets/OWNER/NAME@REVISION/PATH. They are downloaded
+// to a cache, a folder of this machine, and opened there. The zero value is the default. docs/machines.md has more.
 type Elsewhere struct {
-	// CacheDir is shared by all processes that name it. "": what KHOP_CACHE_DIR says, else a folder of the user's.
+	// CacheDir is shared by all processes that name it. "": the value of KHOP_CACHE_DIR, else a folder of the user.
 	CacheDir string `kind:"path" value:"DIR" help:"..."`
-	// CacheSize is the most bytes that it may have; 0: what KHOP_CACHE_SIZE says, else no bound.
+	// CacheSize is the most bytes that it may have; 0: the value of KHOP_CACHE_SIZE, else no bound.
 	CacheSize int64 `kind:"size" range:"0," help:"..."`
-	// Lazy leaves columns that have several numbers a row where they are, until a loader reads their rows: a chunk of
-	// 64 MiB at a time. Nobody else may read them: it would fault. The context of Open then ends reading, too.
+	// Lazy leaves columns with several numbers a row at the address until a loader reads their rows, a chunk of 64 MiB
+	// at a time. Only loaders may read them: any other access faults. When the context of Open ends, so does reading.
 	Lazy bool
-	// Progress is told of the stage "stage", in bytes.
+	// Progress receives the stage "stage", in bytes.
 	Progress Progress
 }
 
-// Open opens a dataset, wherever it lies. One from elsewhere is brought whole, as far as the cache does not have it.
-// Its path is a folder of the cache. Nothing removes it from there before Close.
+// Open opens a dataset in a directory or at an address. At an address, it downloads the files that the cache does not
+// have; the dataset's path is then a folder of the cache. Nothing removes it from there before Close.
 //
-// Errors are those of the function Open, and: fs.ErrNotExist and fs.ErrPermission, as the store says; ErrChanged for a
-// file that was replaced meanwhile; ErrSpace where the cache, or its disk, has no room; context.Cause(ctx).
+// Errors are those of the function Open, and: fs.ErrNotExist and fs.ErrPermission, by the answer of the store;
+// ErrChanged for a file that was replaced meanwhile; ErrSpace if the cache, or its disk, has no room;
+// context.Cause(ctx).
 func (e Elsewhere) Open(ctx context.Context, dataset string) (*Dataset, error) {
 	if !ranges.Is(dataset) {
 		return openDir(dataset)

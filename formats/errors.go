@@ -13,28 +13,28 @@ import (
 	"github.com/khop-gnn/khop/internal/wholefile"
 )
 
-// What went wrong, for errors.Is. Details are in an *Error.
+// Sentinels for errors.Is. An *Error has the details.
 var (
-	// ErrCorrupt is damage: a checksum, an offset or an element that cannot be right.
+	// ErrCorrupt is returned for damage: an invalid checksum, offset or element.
 	ErrCorrupt = arrayfile.ErrCorrupt
-	// ErrVersion is a dataset that a newer khop has written.
+	// ErrVersion is returned for a dataset that a newer khop has written.
 	ErrVersion = errors.New("unsupported format version")
-	// ErrIncomplete is a directory without a manifest: it is being written, or its writer died.
+	// ErrIncomplete is returned for a directory without a manifest: it is being written, or its writer died.
 	ErrIncomplete = transaction.ErrIncomplete
-	// ErrExist is a target that is there already and that Create must not replace.
+	// ErrExist is returned for a target that exists and that Create must not replace.
 	ErrExist = transaction.ErrExist
-	// ErrSpace is a file system without room for the dataset.
+	// ErrSpace is returned for a file system without room for the dataset.
 	ErrSpace = transaction.ErrSpace
-	// ErrInput is a target that is what is read, contains it or lies in it.
+	// ErrInput is returned for a target that is one of the inputs, contains one or is within one.
 	ErrInput = wholefile.ErrInput
-	// ErrNoStrings is a list of strings that the dataset does not have.
+	// ErrNoStrings is returned for a list of strings that the dataset does not have.
 	ErrNoStrings = errors.New("no such list of strings")
 )
 
-// Error says where something is wrong and what to do about it.
+// Error says what is wrong, where, and what to do about it.
 type Error struct {
 	Path   string // file or directory
-	Column string // name of the array; "" where none is meant
+	Column string // name of the array; "" if the error is not of an array
 	Row    int64  // its row, or -1
 	Remedy string // what to do; may be ""
 	Err    error  // what is wrong; wraps one of the sentinels, or an error of the system
@@ -90,9 +90,9 @@ func corruptf(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrCorrupt, fmt.Sprintf(format, args...))
 }
 
-// Note is a sentence that a person should read about a conversion, and what it is about. Change says in which way the
-// dataset is not what its source holds: "left out", "guessed", "renumbered", "doubled" or "altered"; of nodes that two
-// splits have it is "shared", of all else "said".
+// Note is a sentence that a person should read about a conversion, and what it is about. Change says how the dataset
+// differs from its source: "left out", "guessed", "renumbered", "doubled" or "altered". For nodes that two splits share
+// it is "shared", for other notes "said".
 type Note struct {
 	Change string `json:"change"`
 	Name   string `json:"name"`  // of the file, type or column that it is about; "": of the whole source

@@ -14,20 +14,20 @@ import (
 type ExtendOptions struct {
 	Provenance map[string]string // keys that are added, or changed
 	Progress   Progress
-	// ExpectBytes is what the new arrays will take; checked against the free space. 0 is not known.
+	// ExpectBytes is the size of the new arrays, which is compared with the free space; 0: not known.
 	ExpectBytes int64
-	// Inputs are what is read meanwhile: see WriterOptions.
+	// Inputs are the files and folders that are read meanwhile: see WriterOptions.
 	Inputs []string
-	// Drop, if set, says which array is left out, because a new one takes its place. The owner of a set of a split is
-	// OwnerOfSplit, of links OwnerLinks.
+	// Drop, if set, reports whether to leave out an array, because a new one takes its place. The owner of a set of a
+	// split is OwnerOfSplit, of links OwnerLinks.
 	Drop func(owner, name string, index int) bool
 }
 
-// Extend begins a new generation of the complete dataset at dir, which has the same arrays and more: the caller writes
-// the new ones, and calls Commit with the schema of all, or Abort. The files of the old generation are not written
-// again: they get a second name (a hard link; a copy where the file system has none) in a directory of their own, which
-// takes the place of the old one as a replaced dataset does. Who has the old one open keeps it. Errors are those of
-// Create with Force; fs.ErrNotExist and ErrIncomplete if there is no complete dataset.
+// Extend begins a new generation of the complete dataset at dir, with the same arrays and more. The caller writes the
+// new arrays, and calls Commit with the schema of all arrays, or Abort. The files of the old generation are not written
+// again: they get a second name (a hard link, or a copy if the file system has no links) in a new directory, which
+// replaces the old one as Create with Force does. A process that has the old generation open keeps it. Errors are those
+// of Create with Force; fs.ErrNotExist and ErrIncomplete if there is no complete dataset.
 func Extend(dir string, opt ExtendOptions) (*Writer, error) {
 	w, err := begin(dir, WriterOptions{Progress: opt.Progress, ExpectBytes: opt.ExpectBytes,
 		Inputs: opt.Inputs}, transaction.Options{Extend: true, Expect: opt.ExpectBytes})
@@ -90,7 +90,7 @@ func (w *Writer) keep(a *written) error {
 	return nil
 }
 
-// SchemaOf returns the schema of the dataset at dir, to which the caller may add columns.
+// SchemaOf returns a copy of the dataset's schema, to which the caller may add columns.
 func (d *Dataset) SchemaOf() graph.Schema {
 	s := *d.graph.Schema()
 	s.Nodes, s.Edges, s.EdgeColumns = slices.Clone(s.Nodes), slices.Clone(s.Edges), slices.Clone(s.EdgeColumns)

@@ -16,7 +16,7 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Inspection is what an inspection of all arrays found: what is legal in a dataset, and may yet not be meant.
+// Inspection is the result of Inspect: facts that are valid in a dataset, but may be mistakes.
 type Inspection struct {
 	Degrees    []DegreeBin  `json:"degrees"`  // of in-edges; none above the greatest
 	Isolated   int64        `json:"isolated"` // nodes without edges
@@ -44,7 +44,7 @@ type NotFinite struct {
 	First  int64  `json:"first"` // the first of them
 }
 
-// LateSplit counts the nodes of the split train whose time is later than the first of the split test.
+// LateSplit counts the nodes of the split "train" whose time is later than the first of the split "test".
 type LateSplit struct {
 	Type   string `json:"type"`
 	Column string `json:"column"`
@@ -53,16 +53,18 @@ type LateSplit struct {
 	Of     int64  `json:"of"`
 }
 
-// LeakedLink counts the links of a split, other than train, that are edges of the graph.
+// LeakedLink counts the links of a split, other than train, that are edges of the graph which the split follows, and
+// those that such an edge reverses: one from the link's target to its source, of the same type or of another.
 type LeakedLink struct {
-	Split string `json:"split"`
-	Index int    `json:"index"`
-	Links int64  `json:"links"`
-	Of    int64  `json:"of"`
+	Split    string `json:"split"`
+	Index    int    `json:"index"`
+	Links    int64  `json:"links"`
+	Reversed int64  `json:"reversed"`
+	Of       int64  `json:"of"`
 }
 
-// Inspect reads all arrays. It takes a bit a node of memory, and 8 bytes for each in-edge of the node that has most.
-// Errors: ErrCorrupt for what Check would have found, context.Cause(ctx).
+// Inspect reads all arrays. It takes one bit of memory a node, and 8 bytes for each in-edge of the node that has most.
+// Errors: ErrCorrupt for damage that Check finds too, context.Cause(ctx).
 func (d *Dataset) Inspect(ctx context.Context, progress Progress) (*Inspection, error) {
 	x := &inspector{ctx: ctx, d: d, g: d.graph, s: d.graph.Schema(), Inspection: &Inspection{
 		NotFinite: []NotFinite{}, Late: []LateSplit{}, Leaked: []LeakedLink{}, Shared: []graph.SharedNodes{}}}
@@ -296,7 +298,7 @@ func (x *inspector) links() error {
 				return err
 			}
 		}
-		if found.Links > 0 {
+		if found.Links+found.Reversed > 0 {
 			x.Leaked = append(x.Leaked, found)
 		}
 	}
@@ -310,7 +312,12 @@ func (x *inspector) leaked(found *LeakedLink, set LinkSet, follow func(edge int6
 	if err1 != nil || err2 != nil {
 		return x.corrupt("links %q", found.Split)
 	}
-	e := x.s.Edges[set.EdgeType]
+	e, back := x.s.Edges[set.EdgeType], []int{}
+	for t := range x.s.Edges {
+		if x.s.Edges[t].Src == e.Dst && x.s.Edges[t].Dst == e.Src {
+			back = append(back, t)
+		}
+	}
 	label := func(int64) int64 { return 1 }
 	if set.Labels.Valid() {
 		label, _ = unified.Integers(set.Labels)
@@ -336,6 +343,9 @@ func (x *inspector) leaked(found *LeakedLink, set LinkSet, follow func(edge int6
 		if x.hasEdge(set.EdgeType, u, v, follow) {
 			found.Links++
 		}
+		if u != v && slices.ContainsFunc(back, func(t int) bool { return x.hasEdge(t, v, u, follow) }) {
+			found.Reversed++
+		}
 	}
 	return nil
 }
@@ -357,7 +367,7 @@ func (x *inspector) hasEdge(t int, u, v int64, follow func(edge int64) int64) bo
 	return false
 }
 
-// Hints says in sentences what is legal but perhaps not meant.
+// Hints describes, in sentences, facts that may be mistakes.
 func (x *Inspection) Hints() []string {
 	hints := []string{}
 	add := func(format string, args ...any) { hints = append(hints, fmt.Sprintf(format, args...)) }
@@ -381,6 +391,14 @@ func (x *Inspection) Hints() []string {
 			"learns from the future", humanize.Comma(l.Nodes), many(l.Of, l.Type), l.Index, l.Column)
 	}
 	for _, l := range x.Leaked {
+		if l.Reversed > 0 {
+			add("%s of %s to predict in the split %s (index %d) are reversed by an edge of the graph: a model sees "+
+				"the answer; \"khop split --links\" keeps both ways together", humanize.Comma(l.Reversed),
+				many(l.Of, "link"), l.Split, l.Index)
+		}
+		if l.Links == 0 {
+			continue
+		}
 		add("%s of %s to predict in the split %s (index %d) are edges of the graph: a model sees them",
 			humanize.Comma(l.Links), many(l.Of, "link"), l.Split, l.Index)
 	}

@@ -224,7 +224,14 @@ func TestInspectSearchesForLinksInOrderedEdges(t *testing.T) {
 	}
 	expect.OK(t, w.Commit(*g.Schema()))
 	got := expect.Must(open(t, dir).Inspect(context.Background(), nil))(t)
-	want := []LeakedLink{{Split: "test", Index: 1, Links: int64(len(has)), Of: int64(len(ends[0]))}}
+	reversed := int64(0)
+	for e := range has {
+		if e[0] != e[1] {
+			reversed++ // the link from its target to its source
+		}
+	}
+	all := int64(len(ends[0]))
+	want := []LeakedLink{{Split: "test", Index: 1, Links: int64(len(has)), Reversed: reversed, Of: all}}
 	expect.That(t, slices.Equal(got.Leaked, want), "got %v, want %v", got.Leaked, want)
 }
 
@@ -264,7 +271,8 @@ func TestHintsSayWhatMayNotBeMeant(t *testing.T) {
 	got := (&Inspection{Isolated: 1, Duplicates: 2,
 		NotFinite: []NotFinite{{"paper", "x", 1, 1234567}, {"edges", "w", 2, 0}},
 		Late:      []LateSplit{{Type: "paper", Column: "year", Index: 3, Nodes: 1234, Of: 5000}},
-		Leaked:    []LeakedLink{{Split: "test", Index: 2, Links: 1, Of: 1}}}).Hints()
+		Leaked: []LeakedLink{{Split: "test", Index: 2, Links: 1, Of: 1},
+			{Split: "val", Reversed: 2, Of: 9}}}).Hints()
 	want := []string{
 		"1 node without edges: sampling finds nothing around them",
 		"2 edges between the same nodes as another: \"khop convert --dedupe\" makes one of them",
@@ -273,6 +281,8 @@ func TestHintsSayWhatMayNotBeMeant(t *testing.T) {
 		`1,234 of 5,000 papers in the split train (index 3) are later, by "year", than the first of test: the past ` +
 			"learns from the future",
 		"1 of 1 link to predict in the split test (index 2) are edges of the graph: a model sees them",
+		"2 of 9 links to predict in the split val (index 0) are reversed by an edge of the graph: a model sees the " +
+			"answer; \"khop split --links\" keeps both ways together",
 	}
 	expect.Same(t, got, want)
 }

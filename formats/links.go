@@ -9,7 +9,7 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// LinkSplit is a named set of links to predict, such as those of validation: edges, which need not be of the graph.
+// LinkSplit is a named set of links to predict, such as those of validation: edges, which need not be in the graph.
 type LinkSplit struct {
 	Name  string
 	Index int
@@ -20,12 +20,13 @@ type LinkSplit struct {
 type LinkSet struct {
 	EdgeType         int
 	Sources, Targets unified.Tensor // own ids, int32 or int64, as many
-	// Labels are 1 for links that are there and 0 for those that are given as not being there, or what else is to be
-	// predicted, such as a relation; not valid where all links are there.
+	// Labels are 1 for links that exist and 0 for negatives, or another label to predict, such as a relation; not valid
+	// if all links exist.
 	Labels unified.Tensor
 }
 
-// FollowColumn names the column of the edges that is not 0 for those that batches of a split of links may follow.
+// FollowColumn names the edge column of a split of links that is not 0 for the edges that batches of the split may
+// follow.
 func FollowColumn(split string, index int) string {
 	if index > 0 {
 		return fmt.Sprintf("%s_graph_%d", split, index)
@@ -46,11 +47,11 @@ func (l *LinkSplit) add(set *SetInfo, t unified.Tensor) {
 	}
 }
 
-// LinkSplits returns all sets of links. The slice is the dataset's.
+// LinkSplits returns all sets of links. The slice is the dataset's: do not change it.
 func (d *Dataset) LinkSplits() []LinkSplit { return d.links }
 
-// Links returns a set of links; the error says what there is. The ids have not been checked against the graph: Check
-// does.
+// Links returns a set of links; the error lists all sets. The ids have not been checked against the graph: Check does
+// that.
 func (d *Dataset) Links(name string, index int) (LinkSplit, error) {
 	var names []string
 	for _, l := range d.links {
@@ -63,7 +64,7 @@ func (d *Dataset) Links(name string, index int) (LinkSplit, error) {
 		strings.Join(append(names, "no others"), ", ")))
 }
 
-// Seeds returns the links as seeds that are edges, with a label each where some have one: 1 without.
+// Seeds returns the links as seeds that are edges. If some have labels, those without get the label 1.
 func (l LinkSplit) Seeds() (graph.Seeds, error) {
 	var seeds graph.Seeds
 	for _, set := range l.Sets {
@@ -82,8 +83,8 @@ func (l LinkSplit) Seeds() (graph.Seeds, error) {
 	return seeds, nil
 }
 
-// Split returns the seeds of a split: nodes, as Graph.Split does, or where it has none of that name, links. The ids
-// have not been checked against the graph: Check does, or Seeds.Check.
+// Split returns the seeds of a split: nodes, as Graph.Split does, or links if no split of nodes has the name. The ids
+// have not been checked against the graph: Check and Seeds.Check do that.
 func (d *Dataset) Split(name string, index int) (graph.Seeds, error) {
 	seeds, err := d.graph.Split(name, index)
 	if !errors.Is(err, graph.ErrNoSplit) {

@@ -24,7 +24,7 @@ const (
 // chunkBytes is the length of body that one checksum covers in the datasets that this package writes.
 const chunkBytes = 64 << 20
 
-// Manifest is what dataset.json says. It is read-only. docs/format.md describes each field.
+// Manifest is the contents of dataset.json. It is read-only. docs/format.md describes each field.
 type Manifest struct {
 	Format     [2]int
 	Requires   []string
@@ -77,7 +77,7 @@ type ArrayInfo struct {
 	Code   *graph.Code     `json:"code,omitempty"`   // what the bytes of a row stand for
 	// Ascending says that no row is less than the one before.
 	Ascending bool     `json:"ascending,omitempty"`
-	Fill      *float64 `json:"fill,omitempty"` // what stands in the rows of edges that do not have the column
+	Fill      *float64 `json:"fill,omitempty"` // the value in rows of edges that do not have the column
 	Parts     []Part   `json:"parts"`          // exactly one in this version
 }
 
@@ -108,8 +108,8 @@ type Part struct {
 	FileBytes  int64  `json:"file_bytes"`  // of the whole file
 	BodyOffset int64  `json:"body_offset"` // where the elements begin
 	Bytes      int64  `json:"bytes"`       // of the elements
-	HeadXXH3   string `json:"head_xxh3"`   // of all but the elements: what is before them, then what is behind
-	// ChunkXXH3 is a list of checksums, of each ChunkBytes of elements. Nothing but Check needs them decoded.
+	HeadXXH3   string `json:"head_xxh3"`   // of the bytes before the elements, then of those behind them
+	// ChunkXXH3 is a list of checksums, one for each ChunkBytes of elements. Only Check decodes them.
 	ChunkXXH3 json.RawMessage `json:"chunk_xxh3"`
 }
 

@@ -229,8 +229,8 @@ func (p *partial) close() {
 	p.along.Wait()
 }
 
-// Partial returns what brings the parts of a dataset that are not on this machine, as package loader asks for them; nil
-// where all is there.
+// Partial returns a value by which package loader brings parts of the dataset that are not on this machine; nil if all
+// are.
 func (d *Dataset) Partial() any {
 	if d.partial == nil {
 		return nil

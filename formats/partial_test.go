@@ -111,7 +111,7 @@ func TestBatchesOfADatasetElsewhereAreThoseOfTheFolder(t *testing.T) {
 			ds := expect.Must(formats.Elsewhere{CacheDir: cache, CacheSize: size, Lazy: true}.Open(context.Background(),
 				address))(t)
 			other := expect.Must(formats.Elsewhere{CacheDir: cache, CacheSize: size, Lazy: true}.Open(
-				context.Background(), address))(t) // as another process has it
+				context.Background(), address))(t) // as in another process
 			for _, ds := range []*formats.Dataset{ds, other} {
 				got, err := digested(ds, opt, 0)
 				expect.That(t, err == nil && slices.Equal(got, want), "%s, %d: other batches, or %v", name, i, err)

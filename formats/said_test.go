@@ -18,7 +18,7 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// said compares what is said of some cases, by their names, with a file below testdata/said: a line a case.
+// said compares the messages of some cases, by their names, with a file below testdata/said: a line a case.
 func said(t *testing.T, section string, lines map[string]string) {
 	t.Helper()
 	var b strings.Builder

@@ -18,7 +18,7 @@ func lowerPriority() {
 	_, _, _ = unix.Syscall(unix.SYS_IOPRIO_SET, process, thisThread, idle)
 }
 
-// adviseRandom keeps the system from reading ahead: pages that nobody asked for would look like somebody's.
+// adviseRandom keeps the system from reading ahead: pages read ahead would look like pages that somebody uses.
 func adviseRandom(f *os.File) { _ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_RANDOM) }
 
 // adviseMapped is adviseRandom for a file that is mapped.

@@ -22,7 +22,7 @@ func scrubWhile(t *testing.T, change func(dir string)) (*Report, string, error) 
 	a := plainArrays(t)
 	image := graph.Column{Name: "image", DType: unified.Uint8, Shape: []int64{1 << 22}}
 	a.Schema.Nodes[0].Columns = append(a.Schema.Nodes[0].Columns, image)
-	a.NodeColumns[0]["image"] = tensor(t, unified.Uint8, make([]byte, 5<<22), 5, 1<<22) // progress is told each 16 MiB
+	a.NodeColumns[0]["image"] = tensor(t, unified.Uint8, make([]byte, 5<<22), 5, 1<<22) // each 16 MiB call progress
 	dir := write(t, a, WriterOptions{})
 	changed := false
 	opt := CheckOptions{Scrub: true, Rate: 1 << 40, Progress: func(string, int64, int64) {
@@ -36,7 +36,7 @@ func scrubWhile(t *testing.T, change func(dir string)) (*Report, string, error) 
 	return r, dir, err
 }
 
-// A dataset may be replaced while it is scrubbed, which takes days. What is there then is not what is looked for.
+// A dataset may be replaced while it is scrubbed, which takes days. Its place then holds another dataset.
 func TestADatasetThatIsReplacedWhileItIsScrubbedIsNamed(t *testing.T) {
 	for name, replace := range map[string]func(path string) error{
 		"by another file": func(path string) error { return os.WriteFile(path, []byte("other"), 0o600) },
@@ -80,7 +80,7 @@ func TestScrubNamesBytesThatCannotBeRead(t *testing.T) {
 		r.Problems, want)
 }
 
-// TestScrubReadsAtItsDefaultRate: what is small is read at once, for the rate bounds the bytes before.
+// TestScrubReadsAtItsDefaultRate: a small dataset is read at once, because the rate bounds the bytes before.
 func TestScrubReadsAtItsDefaultRate(t *testing.T) {
 	for _, rate := range []int64{0, -1} {
 		dir := write(t, plainArrays(t), WriterOptions{})

@@ -19,7 +19,7 @@ type Strings struct {
 	l    arrayfile.Layout
 }
 
-// Bytes returns what Verify of the dataset takes to compare the list with its checksums.
+// Bytes returns the bytes of the list, for Verify of the dataset.
 func (s *Strings) Bytes() []byte { return s.body }
 
 // Len returns the number of strings.

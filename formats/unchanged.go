@@ -13,8 +13,8 @@ import (
 	"github.com/khop-gnn/khop/internal/paths"
 )
 
-// ErrChanged is a file that was changed while its dataset was open. Nobody writes to a complete dataset: a writer that
-// replaces it makes new files in a new directory.
+// ErrChanged is returned for a file that was changed while its dataset was open. No writer of this package does that:
+// one that replaces a dataset makes new files in a new directory.
 var ErrChanged = errors.New("the file has changed since the dataset was opened")
 
 // openedFile is a file as it was when the dataset was opened.
@@ -41,9 +41,10 @@ func (d *Dataset) opened(root *os.Root, manifest string) (err error) {
 }
 
 // Unchanged compares size and time of all files with what they were when the dataset was opened. ErrChanged, with the
-// file and what is different, if it finds a difference: what is mapped is then not what was opened, or soon will not
-// be. Where the whole dataset was replaced, moved or removed there is nothing to compare, and what is open stays as it
-// is. It costs a look at each file, and reads none. It cannot see what a disk does to bytes: Verify can.
+// file and what is different, if it finds a difference: the mapped bytes are then not those that were opened, or soon
+// will not be. Where the whole dataset was replaced, moved or removed there is nothing to compare, and the open files
+// stay as they are. It reads the attributes of each file, not the contents, so it cannot see damage by a disk: Verify
+// can.
 func (d *Dataset) Unchanged() error {
 	for _, f := range d.files {
 		if err := f.compare(); err != nil {
@@ -75,7 +76,7 @@ func (f *openedFile) compare() error {
 	return nil
 }
 
-// Remedy says how to find out what is wrong with the dataset.
+// Remedy says how to find the damage of the dataset.
 func (d *Dataset) Remedy() string { return checkRemedy(d.dir) }
 
 func checkRemedy(dir string) string { return fmt.Sprintf(`run "khop check %s"`, paths.Text(dir)) }

@@ -70,12 +70,11 @@ func (d *Dataset) verifiable(path string, p *Part, body []byte) {
 	}
 }
 
-// Verify compares the chunks of the dataset's files in which b lies with their checksums, each chunk once in the life
-// of the dataset: b is elements of a tensor of this dataset. Memory that is not of its files is right. A chunk has
-// 64 MiB, which are read whole.
+// Verify compares the chunks of the dataset's files that contain b with their checksums. b is elements of a tensor of
+// this dataset; other memory passes. A chunk has 64 MiB. It is read whole, once while the dataset is open.
 //
-// ErrCorrupt, with the file and the bytes, where a chunk does not fit; pinned.ErrFault where it cannot be read. It is
-// safe for concurrent use: who asks for a chunk that is being read waits for it.
+// ErrCorrupt, with the file and the bytes, if a chunk does not fit its checksum; pinned.ErrFault if it cannot be read.
+// It is safe for concurrent use: a call for a chunk that is being read waits for it.
 func (d *Dataset) Verify(b []byte) error {
 	if len(b) == 0 {
 		return nil
@@ -100,7 +99,7 @@ func (d *Dataset) Verify(b []byte) error {
 	return f.verify(lo, min(lo+int64(len(b)), int64(len(f.body))))
 }
 
-// Each calls yield for elements of the dataset, in order and some megabytes at a time, when they have been verified.
+// Each verifies elements of the dataset, some megabytes at a time, and calls yield for each part in order.
 // Errors are those of Verify and of yield.
 func (d *Dataset) Each(elements []byte, yield func(part []byte) error) error {
 	for rest := elements; len(rest) > 0; {

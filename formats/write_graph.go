@@ -12,9 +12,9 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// WriteGraph writes a graph with its columns and splits as a dataset at dir. It copies no array. ExpectBytes is set
-// from the graph where it is 0. Errors are those of Create, and context.Cause(ctx); nothing is then left. Strings
-// belong to datasets: those of a dataset that the graph came from are not written.
+// WriteGraph writes a graph with its columns and splits as a dataset at dir. It copies no array. If ExpectBytes is 0,
+// it is set from the graph. Errors are those of Create, and context.Cause(ctx); no files then remain. Strings belong to
+// datasets, not to graphs: WriteGraph does not write them.
 func WriteGraph(ctx context.Context, dir string, g *graph.Graph, opt WriterOptions) (err error) {
 	if opt.ExpectBytes == 0 {
 		opt.ExpectBytes = graphBytes(g)

@@ -19,18 +19,18 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Progress is told how far a long operation has come: done of total units (bytes, or files) of a stage; total is 0
+// Progress receives how far a long operation has come: done of total units (bytes, or files) of a stage; total is 0
 // where it is not known. It is called from one goroutine at a time and must return quickly. A nil Progress is silent.
 type Progress func(stage string, done, total int64)
 
 // WriterOptions say how Create writes. The zero value writes a new dataset, silently, with no provenance.
 type WriterOptions struct {
-	Force      bool              // replace a complete dataset, when the new one is complete
-	Provenance map[string]string // where the data comes from; free, not part of the dataset's id
+	Force      bool              // replace a complete dataset once the new one is complete
+	Provenance map[string]string // where the data comes from: any keys; not part of the dataset's id
 	Progress   Progress
-	// what the dataset will take; checked against the free space before anything is touched. 0 is not known.
+	// the size of the dataset, which is compared with the free space before anything is touched; 0: not known
 	ExpectBytes int64
-	// what is read while the dataset is written: files and folders, which a target must not be, contain or lie in
+	// sources, read while the dataset is written: files and folders, which a target must not be, contain or lie in
 	Inputs []string
 
 	chunkBytes int64 // tests write small chunks; 0 is 64 MiB
@@ -73,7 +73,7 @@ func verify(dir string, root *os.Root, manifest string) error {
 var passCache = arrayfile.Direct{Dataset: 1 << 30, Array: 64 << 20, Block: 1 << 20}
 
 // Writer writes one dataset. Its methods are safe for concurrent use; each column writer belongs to one goroutine at a
-// time. End it by Commit, or by Abort, which a defer may do in any case: after Commit it does nothing.
+// time. End it by Commit or Abort. After Commit Abort does nothing, so it can be deferred.
 type Writer struct {
 	dir      string
 	opt      WriterOptions
@@ -97,13 +97,13 @@ type written struct {
 	closed bool
 }
 
-// Create begins a dataset at dir, which must not exist, or be empty, or hold what a writer that died has left. With
-// Force it may also be a complete dataset. That one stays as it is until Commit, which puts the new one in its place in
-// one step; the disk needs room for both. Its parent must exist. The target is locked against other writers until
-// Commit or Abort, in this process and others.
+// Create begins a dataset at dir, which must not exist, or be empty, or hold the remains of a writer that died. With
+// Force it may also be a complete dataset. That one stays as it is until Commit, which replaces it in one step; the
+// disk needs room for both. The parent of dir must exist. The target is locked against other writers until Commit or
+// Abort, in this process and others.
 //
-// Errors: ErrExist if there is something that must not be replaced, or another writer is at work; ErrInput; ErrSpace if
-// there is less room than ExpectBytes; else what the system says.
+// Errors: ErrExist if dir has something that must not be replaced, or another writer is at work; ErrInput; ErrSpace if
+// there is less room than ExpectBytes; else errors of the system.
 func Create(dir string, opt WriterOptions) (*Writer, error) {
 	return begin(dir, opt, transaction.Options{Replace: opt.Force, Expect: opt.ExpectBytes})
 }
@@ -176,7 +176,7 @@ func (w *Writer) NodeStrings(nodeType int, name string, rows int64) (*StringWrit
 }
 
 // Split returns the writer of the seeds of one node type in a split: own ids, int32 or int64, repeats allowed. A split
-// with several node types has one writer for each; its sets are ordered as they were asked for.
+// with several node types has one writer for each; its sets are in the order of the calls.
 func (w *Writer) Split(name string, index int, nodeType int, dtype unified.DType, rows int64) (*ColumnWriter, error) {
 	if index < 0 || nodeType < 0 || dtype != unified.Int32 && dtype != unified.Int64 {
 		return nil, fileError(w.dir, "", fmt.Errorf("split %q %d of node type %d: ids of type %v", name, index,
@@ -209,8 +209,8 @@ func (w *Writer) Links(name string, index, edgeType, nodeType int, end string, d
 }
 
 // Table writes the table of a task, named TASK:SPLIT (graph.Split.Task): nodes, which may repeat, and the times and
-// labels that they have; or edges whose sources have one target or more. The schema is one that knows its types. put
-// writes an array and closes its writer, or returns the error that there is in its place.
+// labels that they have; or edges whose sources have one target or more. The schema has had its Init. put writes an
+// array and closes its writer, or returns the error that it receives.
 func (w *Writer) Table(name string, seeds graph.Seeds, s *graph.Schema,
 	put func(*ColumnWriter, error, unified.Tensor) error) error {
 	for _, a := range tableArrays(seeds, s) {
@@ -299,8 +299,8 @@ func (w *Writer) add(a *written, name string, rows int64) error {
 	return nil
 }
 
-// Abort removes all that was written, and the directory if Create has made it. A dataset that was there stays. Abort
-// does nothing after Commit, and nothing the second time. Column writers that are still open fail from then on.
+// Abort removes all that was written, and the directory if Create has made it. An old dataset stays. After Commit, and
+// the second time, Abort does nothing. Column writers that are still open then fail.
 func (w *Writer) Abort() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -310,10 +310,10 @@ func (w *Writer) Abort() error {
 	return w.tx.Abort()
 }
 
-// Commit makes what was written a dataset: it checks that the arrays are those that the schema describes and are whole,
-// waits until all is on the disk, opens it as Open does, and renames the manifest into place. Where it replaces a
-// dataset, the new one then takes the place of the old one, which is removed. The schema's counts must be set; its
-// columns are listed in its order. On an error nothing is committed, and the caller calls Abort.
+// Commit completes the dataset. It checks that the arrays are complete and those of the schema, waits until all are on
+// the disk, opens the dataset as Open does, and renames the manifest into place. If it replaces a dataset, the new one
+// then takes the place of the old one, which is removed. The schema's counts must be set; its columns are listed in its
+// order. On an error nothing is committed, and the caller calls Abort.
 func (w *Writer) Commit(s graph.Schema) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

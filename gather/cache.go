@@ -41,8 +41,8 @@ const (
 	peerShift = 27
 )
 
-// CacheRows returns how many rows of a column a cache of budget bytes holds: all, if they fit; else those that fit
-// beside a table of 4 bytes for each row of the column. 2 KiB are left for the rounding of allocations.
+// CacheRows returns how many rows of a column a cache of budget bytes holds: all, if they fit; else those that fit in
+// addition to a table of 4 bytes for each row of the column. It leaves 2 KiB for the rounding of allocations.
 func CacheRows(column unified.Tensor, budget int64) int64 {
 	n, row := column.Len(), column.RowBytes()
 	budget = max(budget, spareBytes) - spareBytes
@@ -55,12 +55,12 @@ func CacheRows(column unified.Tensor, budget int64) int64 {
 	return min(max((budget-n*entryBytes)/row, 0), maxSlots)
 }
 
-// Cache copies rows of the column to device memory, from where later gathers take them; it takes the place of an
-// earlier cache. What is gathered stays the same. hot are the rows, ascending without repeats (see Hottest); nil, or a
-// list of all rows, caches the whole column. There is no cache without rows, nor for a column in device memory.
+// Cache copies rows of the column to device memory, for later gathers; it replaces an earlier cache. Gathered rows stay
+// the same. hot are the rows, ascending without repeats (see Hottest); nil, or a list of all rows, caches the whole
+// column. A list without rows, or a column in device memory, gives no cache.
 //
-// memory says who counts the bytes, CacheRows how many rows fit into them. Cache returns when the copy is complete.
-// After an error, or if ctx ends, there is no cache, and the store works without one.
+// memory says how to count the bytes; CacheRows says how many rows fit. Cache returns when the copy is complete. After
+// an error, or if ctx ends, the store works without a cache.
 func (s *DeviceStore) Cache(ctx context.Context, hot []int64, memory pinned.Options) error {
 	if err := s.cache.close(); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (s *DeviceStore) Cache(ctx context.Context, hot []int64, memory pinned.Opti
 	return s.fill(ctx, hot, rows, rows < n, memory)
 }
 
-// checkHot refuses rows that do not ascend, or are none of n.
+// checkHot refuses rows that do not ascend, or that are not in [0, n).
 func checkHot(hot []int64, n int64) error {
 	for i, id := range hot {
 		if id < 0 || id >= n {
@@ -189,11 +189,11 @@ type Traffic struct {
 	Hits  int64 // of them, rows that came out of the cache
 	Peers int64 // of them, rows that came out of caches of other devices (ShareCaches)
 	Bytes int64 // of all rows
-	Saved int64 // of them, bytes that were not read from the column's own place
+	Saved int64 // of them, bytes that were not read from the column itself
 }
 
-// Traffic returns what was gathered since the store was made. The device counts; asking costs a copy. All streams must
-// have passed what was enqueued: ask at the end of an epoch.
+// Traffic returns the traffic since the store was made. The device counts it; a call costs a copy. All streams must
+// have passed the enqueued gathers: call it at the end of an epoch.
 func (s *DeviceStore) Traffic() (Traffic, error) {
 	var words [4]uint64
 	if err := s.read(unified.FromSlice(words[:]).Bytes(), s.words.Address()); err != nil {
@@ -204,7 +204,8 @@ func (s *DeviceStore) Traffic() (Traffic, error) {
 	return t, nil
 }
 
-// CountUses counts from now on how often each row is gathered, in 4 bytes of device memory a row, which memory counts.
+// CountUses begins to count how often each row is gathered. It takes 4 bytes of device memory a row; memory says how to
+// count them.
 func (s *DeviceStore) CountUses(memory pinned.Options) error {
 	if s.uses != nil || s.column.Len() == 0 {
 		return nil
@@ -218,8 +219,8 @@ func (s *DeviceStore) CountUses(memory pinned.Options) error {
 	return s.resetUses()
 }
 
-// Uses returns how often each row was gathered since CountUses or the last Uses, as scores for Hottest, and begins
-// anew; nil without CountUses.
+// Uses returns how often each row was gathered since CountUses or the last Uses, as scores for Hottest, and resets the
+// counts; nil without CountUses.
 func (s *DeviceStore) Uses() ([]uint32, error) {
 	if s.uses == nil {
 		return nil, nil

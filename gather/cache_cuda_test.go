@@ -110,7 +110,7 @@ func TestUsesRankTheRowsOfTheNextEpoch(t *testing.T) {
 		after.Hits-before.Hits)
 }
 
-// TestCacheThatCannotBeMadeLeavesAStoreThatWorks refuses memory, cancels, and names rows that are none.
+// TestCacheThatCannotBeMadeLeavesAStoreThatWorks refuses memory, cancels, and names rows that do not exist.
 func TestCacheThatCannotBeMadeLeavesAStoreThatWorks(t *testing.T) {
 	r := newRig(t)
 	src := random(rand.New(rand.NewPCG(1, 0)), 100*64)

@@ -9,8 +9,9 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Hottest returns the rows of the k highest scores, of equal ones the lowest rows, in ascending order. A k beyond
-// len(scores) means all, one below 1 none. Scores are not NaN. It makes five passes over the scores.
+// Hottest returns the rows of the k highest scores, in ascending order of rows. Among equal scores it takes the lowest
+// rows. A k beyond len(scores) means all rows, one below 1 none. Scores must not be NaN. It makes five passes over the
+// scores.
 func Hottest[S int64 | uint32 | float64](scores []S, k int64) []int64 {
 	k = max(min(k, int64(len(scores))), 0)
 	hot := make([]int64, 0, k)
@@ -64,18 +65,18 @@ func InDegree(indptr []int64) []int64 {
 	return scores
 }
 
-// PageRank scores nodes by how often a walk visits them that begins at a random seed, goes from each node to the source
-// of a random in-edge, as samplers do, and begins anew with probability 1 - Damping: reverse PageRank weighted by the
-// seeds.
+// PageRank scores nodes by how often a random walk visits them. The walk begins at a random seed, goes from each node
+// to the source of a random in-edge, as samplers do, and restarts with probability 1 - Damping: reverse PageRank,
+// weighted by the seeds.
 //
 // Source: Min et al., "Graph neural network training with data tiering", KDD 2022.
 type PageRank struct {
 	Indptr  []int64        // [n+1]: in-edges of each node
 	Indices unified.Tensor // int32 or int64 [edges], on the host: their sources
-	Seeds   []int64        // nodes, in any order; one that occurs twice weighs twice
-	// Damping is the probability that a walk goes on; 0 means 0.85.
+	Seeds   []int64        // nodes, in any order; one that occurs twice counts twice
+	// Damping is the probability that a walk continues; 0 means 0.85.
 	Damping float64
-	// Iterations is how many steps from the seeds are looked at, at most; 0 means 5. Each is a pass over the edges of
+	// Iterations is the most steps from the seeds; 0 means 5. Each is a pass over the edges of
 	// the nodes reached so far.
 	Iterations int
 }
@@ -83,8 +84,9 @@ type PageRank struct {
 // rankNodes is how many nodes to rank between two looks at the context.
 const rankNodes = 1 << 16
 
-// Scores returns a score for each node, 16 bytes a node while it runs and 8 after. It is the same on every machine: one
-// goroutine adds in the order of the edges. (More goroutines, each with a part of the nodes, were slower.)
+// Scores returns a score for each node. It takes 16 bytes a node while it runs, and 8 after. Scores are the same on
+// every machine: one goroutine adds in the order of the edges. (More goroutines, each with a part of the nodes, were
+// slower.)
 //
 // Errors: ErrRange for a seed or source that is not a node, unified.ErrShape for Indices that do not fit Indptr, the
 // cause of ctx, pinned.ErrFault for a mapped file that was cut short.

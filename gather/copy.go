@@ -29,7 +29,7 @@ func (v variant) String() string { return [...]string{"plain", "prefetched", "av
 // best is the variant in use.
 var best = variants()[0]
 
-// Kernel names the way in which rows of 64 bytes and more are copied on this processor: "avx512", "avx2", "prefetched"
+// Kernel names the code that copies rows of 64 bytes and more on this processor: "avx512", "avx2", "prefetched"
 // (by Go's own copy, rows prefetched ahead) or "plain". All copy the same bytes.
 func Kernel() string { return best.String() }
 

@@ -12,20 +12,19 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// DeviceStore is one column, to gather rows from on a CUDA device: its kernels read the column where it lies, in device
-// memory or over the bus in host memory. Any number of goroutines may use it, each with a stream of its own, but Cache,
-// CountUses, Uses and Close need it for themselves, and all streams to have passed what was enqueued.
+// DeviceStore gathers rows of one column on a CUDA device. Its kernels read the column in place: in device memory, or
+// in host memory over the bus. Any number of goroutines may use it, each with a stream of its own. But during Cache,
+// CountUses, Uses and Close no other call may run, and all streams must have passed the enqueued gathers.
 //
 // It owns some hundred bytes on the device, and the memory of Cache and CountUses. The column and the device stay the
-// caller's, who closes them after the store.
+// caller's; close them after the store.
 type DeviceStore struct {
-	// MaxBlocks is how many blocks of 256 threads a kernel may have, which bounds the multiprocessors that gathering
-	// holds; 0 is enough to keep a bus busy, or for a column in device memory eight for each multiprocessor. It may be
-	// set before the first Enqueue.
+	// MaxBlocks is the most blocks of 256 threads that a kernel may have, which bounds the multiprocessors that
+	// gathering occupies. 0 means enough to keep a bus busy; for a column in device memory, eight for each
+	// multiprocessor. Set it before the first Enqueue.
 	MaxBlocks int
-	// CacheShare is the share of the rows that is expected to come out of device memory, 0 to 1, if there is a cache.
-	// The fewer loads go over the bus, the more blocks a kernel gets, so that the bus stays busy. It may be set before
-	// the first Enqueue.
+	// CacheShare is the expected share of rows from the cache, 0 to 1. The fewer loads go over the bus, the more blocks
+	// a kernel gets, so that the bus stays busy. Set it before the first Enqueue.
 	CacheShare float64
 
 	device   *device.Device
@@ -54,12 +53,12 @@ const (
 	faultBytes = 24
 )
 
-// NewDeviceStore returns a store of a column [n, ...] whose bytes the device addresses at addr, as pinned.Attach or
-// pinned.Upload say. The host does not read them. Close the store before the column goes and before the device is
+// NewDeviceStore returns a store of a column [n, ...] whose bytes the device addresses at addr, the address of
+// pinned.Attach or pinned.Upload. The host does not read them. Close the store before the column and the device are
 // closed.
 //
-// unified.ErrShape for a tensor that is none or whose rows are empty or of 1 GiB or more, or an address that is not
-// aligned to the elements; device.ErrNoDevice for no device; errors of the driver.
+// unified.ErrShape for the zero Tensor, for a tensor whose rows are empty or of 1 GiB or more, or an address that is
+// not aligned to the elements; device.ErrNoDevice for no device; errors of the driver.
 func NewDeviceStore(dev *device.Device, column unified.Tensor, addr device.Address) (*DeviceStore, error) {
 	if dev == nil {
 		return nil, device.ErrNoDevice
@@ -104,8 +103,8 @@ func (s *DeviceStore) open() (err error) {
 	return s.own.Synchronize()
 }
 
-// TryKernels loads this package's kernels on a device, as a first gather does, and unloads them. It returns what code
-// that was, as device.Module.Code says it.
+// TryKernels loads this package's kernels on a device, as the first gather does, and unloads them. It returns the
+// module's device.Module.Code.
 func TryKernels(d *device.Device) (code string, err error) {
 	k, err := loadRowsKernels(d)
 	if err != nil {
@@ -120,13 +119,13 @@ func (s *DeviceStore) Column() unified.Tensor { return s.column }
 // RowBytes returns the bytes of a row.
 func (s *DeviceStore) RowBytes() int64 { return s.rowBytes }
 
-// Enqueue puts on the stream that row ids[i] of the column is copied to row i of dst, and returns dst as a tensor
-// [len(ids), ...], which holds the rows when the stream has passed. The host waits for nothing, unless dst has to
-// grow: then for the device.
+// Enqueue puts a gather on the stream: row ids[i] of the column is copied to row i of dst. It returns dst as a tensor
+// [len(ids), ...], which has the rows when the stream has passed the gather. The host does not wait, unless dst has to
+// grow: then it waits for the device.
 //
 // ids are int32 or int64 [m] in memory that the device addresses, as is dst's; in any order, repeats allowed. An id
-// that is not a row is left out and told by Err. unified.ErrShape for other ids, pinned.ErrPlacement for a dst of host
-// memory, else errors of the driver and of the memory's Ledger.
+// that is not a row is left out, and Err reports it. unified.ErrShape for other ids, pinned.ErrPlacement for a dst of
+// host memory, else errors of the driver and of the memory's Ledger.
 func (s *DeviceStore) Enqueue(stream *device.Stream, dst *unified.Buffer, ids unified.Tensor) (unified.Tensor, error) {
 	m := ids.Len()
 	_, row := s.out()
@@ -163,9 +162,9 @@ func (s *DeviceStore) over(dst *unified.Buffer, m int64) (unified.Tensor, error)
 	return dst.Tensor(s.column.DType(), shape[:s.column.Rank()]...)
 }
 
-// EnqueueInto is Enqueue for memory that is there already: out is a tensor [m, ...] of the dtype and row shape that the
-// store delivers, aligned to the elements. count, if not 0, is where the device finds an int64, how many of the ids
-// there are when the stream comes to it; rows of out from there on are not written.
+// EnqueueInto is Enqueue for memory of the caller: out is a tensor [m, ...] of the dtype and row shape that the
+// store delivers, aligned to the elements. count, if not 0, is the address of an int64 that the device reads when the
+// gather runs: the number of valid ids. Rows of out from there on are not written.
 func (s *DeviceStore) EnqueueInto(stream *device.Stream, out, ids unified.Tensor, count device.Address) error {
 	m := ids.Len()
 	if m == 0 {
@@ -242,8 +241,8 @@ func groupShift(rowBytes, unit int64) int64 {
 	return int64(min(bits.Len64(uint64(pieces-1)), 5))
 }
 
-// Err returns an ErrRange that names an id which is not a row, and its position, if there was one in what streams have
-// passed by now. It stays. The rows of such a batch are undefined.
+// Err returns an ErrRange that names an id which is not a row, and its position, if a gather that has run had one.
+// Later calls return it too. The rows of such a batch are undefined.
 func (s *DeviceStore) Err() error {
 	b := s.fault.Bytes()
 	words := (*[3]int64)(unsafe.Pointer(unsafe.SliceData(b)))
@@ -253,7 +252,7 @@ func (s *DeviceStore) Err() error {
 	return fmt.Errorf("%w: ids[%d] is %d, but the column has %d rows", ErrRange, words[1], words[2], s.column.Len())
 }
 
-// Close frees what the store owns. Nothing may be under way. A second Close does nothing.
+// Close frees the store's memory. No gather may be running. A second Close does nothing.
 func (s *DeviceStore) Close() error {
 	errs := []error{s.cache.close(), s.uses.Close(), s.words.Close(), s.fault.Close(), s.own.Close()}
 	if s.kernels != nil {

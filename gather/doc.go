@@ -2,21 +2,21 @@
 //
 // # Basics
 //
-// A Store holds one column of one node type, or of all edges: [n, ...] of one dtype. Gather copies the rows ids[i] to
-// row i of a buffer. Rows are bytes to it: every dtype is copied as it is. Where the column lies (a mapped file,
-// memory) never changes what is copied.
+// A Store holds one column of one node type, or of all edges: [n, ...] of one dtype. Gather copies row ids[i] to row i
+// of a buffer. It copies rows of every dtype as bytes. The result does not depend on where the column is stored (a
+// mapped file, memory).
 //
 // Resident copies a column, or any tensor, once into memory on huge pages: rows gathered at random from 4 KiB pages
 // cost a page walk each.
 //
-// A DeviceStore is a Store on a CUDA device: it reads the column over the bus, or in device memory, and puts the work
-// on a stream. Cache keeps rows in device memory; InDegree, PageRank and Hottest say which. docs/gather-device.md
+// A DeviceStore is a Store on a CUDA device. It puts gathers on a stream, and reads the column over the bus or in
+// device memory. Cache keeps rows in device memory; InDegree, PageRank and Hottest choose them. docs/gather-device.md
 // explains how.
 //
 // # Caveats
 //
-// What Gather writes belongs to the buffer's owner and is valid until the buffer is used again. Every id is checked:
-// one out of range is ErrRange, and the buffer's contents are then undefined. A column in a mapped file that was cut
-// short faults: callers run under pinned.Guard. On a device nothing is copied before the stream comes to it: wait for
-// an event behind the gather, then ask Err.
+// The rows that Gather writes belong to the buffer's owner and are valid until the buffer is used again. Every id is
+// checked: for one out of range the error is ErrRange, and the buffer's contents are undefined. A column in a mapped
+// file that was cut short faults: callers run under pinned.Guard. On a device a gather runs later than the call: wait
+// for an event recorded after it, then call Err.
 package gather

@@ -25,7 +25,7 @@ func (r *rig) sparse(n int64) device.Address {
 	return memory.Address()
 }
 
-// bytesAt is device memory as regions have it: an address and a length.
+// bytesAt is device memory in the form of a region: an address and a length.
 func bytesAt(a device.Address, n int64) []byte {
 	at := uintptr(a)
 	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&at))), n)

@@ -11,9 +11,9 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// HotRows is some rows of a column in device memory, for a column that neither device nor host reads in place: the
-// other rows of a batch arrive in host memory that the device addresses, one after another. A kernel puts both
-// together. Any number of goroutines may use it, each with a stream of its own.
+// HotRows keeps some rows of a column in device memory, for a column that neither device nor host reads in place. The
+// other rows of a batch arrive one after another in host memory that the device addresses, and a kernel merges both.
+// Any number of goroutines may use it, each with a stream of its own.
 type HotRows struct {
 	store *DeviceStore // of the rows that are kept, in order
 	index rowIndex
@@ -31,7 +31,7 @@ type HotRowsOptions struct {
 	Most int64
 	// Read reads rows of the column, ascending, to memory of the host.
 	Read func(ctx context.Context, rows []int64, to []byte) error
-	// Memory says who counts the bytes, those of an index in host memory (HotIndexBytes) among them.
+	// Memory says how to count the bytes, including those of an index in host memory (HotIndexBytes).
 	Memory pinned.Options
 }
 
@@ -41,7 +41,7 @@ func HotRowsCount(column unified.Tensor, most, budget int64) int64 {
 	return min(max(budget/(column.RowBytes()+entryBytes), 0), column.Len(), maxSlots-most)
 }
 
-// HotIndexBytes returns the host memory of HotRows for a column: a bit and a half a row.
+// HotIndexBytes returns the host memory that HotRows takes for a column: a bit and a half a row.
 func HotIndexBytes(rows int64) int64 { return (rows/64 + 1) * (8 + 4) }
 
 // NewHotRows copies rows to device memory. Close it before the device. pinned.ErrLimit if there is no room for the
@@ -142,7 +142,7 @@ func (h *HotRows) Missing(rows []uint32) []uint32 {
 	return missing
 }
 
-// Places is Missing, and notes for Enqueue where each of the rows comes from. places is as long as rows.
+// Places is Missing, and writes to places, for Enqueue, where each row comes from. places is as long as rows.
 func (h *HotRows) Places(rows []uint32, places []int32) (missing []uint32) {
 	missing = rows[:0]
 	for i, row := range rows {
@@ -156,8 +156,8 @@ func (h *HotRows) Places(rows []uint32, places []int32) (missing []uint32) {
 	return missing
 }
 
-// Enqueue puts on the stream that out gets the rows whose places are given, in memory that the device addresses: those
-// that are kept, and those that arrived at an address.
+// Enqueue puts a gather on the stream: out gets the rows at places, which are in memory that the device addresses. They
+// are kept rows, and rows that arrived at an address.
 func (h *HotRows) Enqueue(stream *device.Stream, out, places unified.Tensor, arrived device.Address, rows int64) error {
 	s, n := h.store, h.store.column.Len()
 	if rows > h.most || places.Len() != out.Len() || out.RowBytes() != s.rowBytes {
@@ -174,7 +174,7 @@ func (h *HotRows) Enqueue(stream *device.Stream, out, places unified.Tensor, arr
 // Traffic is DeviceStore.Traffic.
 func (h *HotRows) Traffic() (Traffic, error) { return h.store.Traffic() }
 
-// Close frees the rows. Nothing may be under way.
+// Close frees the rows. No gather may be running.
 func (h *HotRows) Close() error {
 	var err error
 	if h.took != nil {

@@ -11,21 +11,21 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// MaxPeers is how many devices may share their caches of one column.
+// MaxPeers is the most devices that can share their caches of one column.
 const MaxPeers = 8
 
-// MaxPeerRows is how many rows the cache of a device with peers may hold.
+// MaxPeerRows is the most rows that the cache of a device with peers can hold.
 const MaxPeerRows = 1 << peerShift
 
 const atPeer = 2 << 30 // the tier of a row in another device's cache, see rows.cuh
 
 // ShareCaches is DeviceStore.Cache for stores of one column on 2 to MaxPeers devices, all of which reach each other
-// (device.Device.Reach). Every device keeps the rows own. The rows shared are dealt among them: each is in the cache of
-// one device, and the others read it there. Both lists ascend without repeats, and have no row in common. What is
-// gathered stays the same.
+// (device.Device.Reach). Every device keeps the rows of own. The rows of shared are divided among the devices: each row
+// is in the cache of one device, where the others read it. Both lists ascend without repeats, and have no row in
+// common. Gathered rows stay the same.
 //
-// memory says who counts the bytes of each store's cache. A cache may be read by kernels of all these devices: close no
-// store, and give it no other cache, while any of the stores is used. After an error none has a cache.
+// memory says how to count the bytes of each store's cache. Kernels of all these devices may read a cache: do not close
+// a store or change its cache while any of the stores is used. After an error no store has a cache.
 func ShareCaches(ctx context.Context, stores []*DeviceStore, own, shared []int64, memory []pinned.Options) (err error) {
 	defer func() {
 		for _, s := range stores {

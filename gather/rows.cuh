@@ -64,7 +64,7 @@ constexpr uint32_t kTierShift = 30, kPeerShift = 27;
 __device__ __forceinline__ const char* gather_find(const Column& c, int64_t position, int64_t id, bool lead,
                                                    Counts& counts) {
   if ((uint64_t)id >= (uint64_t)c.n) {
-    if (lead && atomicCAS(c.words, 0ull, 1ull) == 0) { // of many, one is told: host memory is written once
+    if (lead && atomicCAS(c.words, 0ull, 1ull) == 0) { // of many, one is reported: host memory is written once
       c.fault[1] = position;
       c.fault[2] = id;
       __threadfence_system();

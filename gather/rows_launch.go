@@ -3,13 +3,12 @@
 package gather
 
 import (
-	_ "embed"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
 )
 
-// deviceGather is Gather of rows.cuh, laid out as the device has it.
+// deviceGather is Gather of rows.cuh, laid out as on the device.
 type deviceGather struct {
 	column      deviceColumn
 	ids         deviceIds
@@ -22,7 +21,7 @@ func _(x deviceGather) {
 		(unsafe.Offsetof(x.unit)^112)|(unsafe.Offsetof(x.shift)^120)|(unsafe.Sizeof(x)^128)]
 }
 
-// deviceColumn is Column of rows.cuh, laid out as the device has it.
+// deviceColumn is Column of rows.cuh, laid out as on the device.
 type deviceColumn struct {
 	base                                  device.Address
 	n, bytes                              int64
@@ -35,7 +34,7 @@ func _(x deviceColumn) {
 		(unsafe.Offsetof(x.uses)^48)|(unsafe.Offsetof(x.words)^56)|(unsafe.Offsetof(x.fault)^64)|(unsafe.Sizeof(x)^72)]
 }
 
-// deviceIds is Ids of rows.cuh, laid out as the device has it.
+// deviceIds is Ids of rows.cuh, laid out as on the device.
 type deviceIds struct {
 	ids           device.Address
 	idBytes, room int64
@@ -47,7 +46,7 @@ func _(x deviceIds) {
 		(unsafe.Offsetof(x.count)^24)|(unsafe.Sizeof(x)^32)]
 }
 
-// deviceMark is Mark of rows.cu, laid out as the device has it.
+// deviceMark is Mark of rows.cu, laid out as on the device.
 type deviceMark struct {
 	ids           device.Address
 	length, first int64
@@ -61,9 +60,6 @@ func _(x deviceMark) {
 		(unsafe.Offsetof(x.where)^24)|(unsafe.Offsetof(x.place)^32)|(unsafe.Sizeof(x)^40)]
 }
 
-//go:embed rows.ptx
-var rowsPTX []byte
-
 // rowsKernels are the kernels of rows.cu, loaded on one device. They are safe for concurrent use.
 type rowsKernels struct {
 	*device.Module
@@ -74,7 +70,7 @@ type rowsKernels struct {
 // loadRowsKernels loads them. Close them before the device.
 func loadRowsKernels(on *device.Device) (*rowsKernels, error) {
 	k, err := &rowsKernels{}, error(nil)
-	k.Module, err = on.LoadKernels(rowsPTX, map[string]**device.Kernel{
+	k.Module, err = on.LoadPacked(kernelsPack, "rows.ptx", map[string]**device.Kernel{
 		"gather_rows":        &k.gatherRows.Kernel,
 		"gather_rows_ragged": &k.gatherRowsRagged.Kernel,
 		"cache_mark":         &k.cacheMark.Kernel,

@@ -12,7 +12,7 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// TestRowsAreAppendedInTheirOrder of both widths of ids, and what is no row is named.
+// TestRowsAreAppendedInTheirOrder of both widths of ids, and an id that is not a row is named.
 func TestRowsAreAppendedInTheirOrder(t *testing.T) {
 	c := unified.FromSlice([]float32{1, 2, 3, 4})
 	s := expect.Must(gather.NewStore(c))(t)

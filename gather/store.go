@@ -16,8 +16,8 @@ var ErrRange = errors.New("row out of range")
 // maxRow is the widest row in bytes: far beyond any feature, and small enough for kernels to count in int.
 const maxRow = 1 << 30
 
-// Store is one column, to gather rows from. It is read-only, owns no memory, and is safe for concurrent use as long as
-// the column is valid.
+// Store gathers rows of one column. It is read-only, owns no memory, and is safe for concurrent use as long as the
+// column is valid.
 type Store struct {
 	column   unified.Tensor
 	rowBytes int64
@@ -25,8 +25,8 @@ type Store struct {
 	wide     *widening              // how rows are delivered as other numbers; nil: as they are stored
 }
 
-// NewStore returns a store of a column [n, ...] in host memory. unified.ErrShape for a tensor that is none, that the
-// host cannot read, or whose rows are empty or of 1 GiB or more.
+// NewStore returns a store of a column [n, ...] in host memory. unified.ErrShape for the zero Tensor, a tensor that the
+// host cannot read, or one whose rows are empty or of 1 GiB or more.
 func NewStore(column unified.Tensor) (*Store, error) {
 	row := column.RowBytes()
 	if !column.Valid() || column.Placement() == pinned.Device || row <= 0 || row >= maxRow {
@@ -47,7 +47,7 @@ func (s *Store) RowBytes() int64 { return s.rowBytes }
 
 // Gather copies row ids[i] of the column to row i of dst, which grows as needed, and returns it as a tensor [len(ids),
 // ...] over dst. ids are int32 or int64 [m], in any order, repeats allowed; ErrRange names the first that is not a row.
-// GatherInto says what more goroutines than one are for.
+// GatherInto says when to use more than one goroutine.
 //
 // Cost: a pass over ids to check them, then one copy a row. One goroutine allocates nothing once dst is large enough.
 func (s *Store) Gather(dst *unified.Buffer, ids unified.Tensor, goroutines int) (unified.Tensor, error) {
@@ -65,9 +65,9 @@ func (s *Store) Gather(dst *unified.Buffer, ids unified.Tensor, goroutines int) 
 	return s.over(dst, m)
 }
 
-// GatherInto is Gather for memory that is there already, OutBytes for each id, and by up to as many goroutines, each of
-// which copies rows that lie side by side. More than one is for a reader that one core cannot keep busy, such as a copy
-// engine; a fault in a mapped column is pinned.ErrFault then.
+// GatherInto is Gather for memory of the caller, with OutBytes for each id. Up to goroutines goroutines copy rows, each
+// of them adjacent ones. Use more than one for a reader that one core cannot keep busy, such as a copy engine; a fault
+// in a mapped column is then pinned.ErrFault.
 func (s *Store) GatherInto(dst []byte, ids unified.Tensor, goroutines int) error {
 	m := ids.Len()
 	if m > 0 && (ids.Rank() != 1 || int64(len(dst)) != m*s.OutBytes()) {
@@ -149,12 +149,13 @@ func rangeError[I rowID](ids []I, n int64) error {
 	return fmt.Errorf("%w: of %d rows", ErrRange, n)
 }
 
-// Resident copies a tensor in host memory (a mapped file) into memory, on huge pages where it is large enough to
-// profit, by all cores. memory says how that is taken and counted; progress, unless it is nil, is told how many bytes
-// are done, by one goroutine at a time. The copy has the same dtype, shape and contents. The caller closes the region,
-// after which the copy must not be used; the original is not needed any more.
+// Resident copies a tensor in host memory (a mapped file) into memory, with all cores, on huge pages if it is large
+// enough to profit. memory says how to take and count the memory. progress, unless it is nil, receives the number of
+// bytes done, from one goroutine at a time. The copy has the same dtype, shape and contents. The original is then no
+// longer needed. The caller closes the region; the copy must not be used after that.
 //
-// Cancelling returns context.Cause and leaves no memory. A file that was cut short is pinned.ErrFault.
+// If ctx ends, the error is context.Cause(ctx), and no memory stays allocated. For a file that was cut short it is
+// pinned.ErrFault.
 func Resident(ctx context.Context, t unified.Tensor, memory pinned.Options, progress func(done int64)) (unified.Tensor,
 	*pinned.Region, error) {
 	region, err := pinned.Allocate(int64(len(t.Bytes())), memory)

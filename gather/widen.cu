@@ -2,8 +2,8 @@
 #include "rows.cuh"
 
 // Rows that are stored narrow are read as gather_ragged reads rows, in words, and each word is widened where it is.
-// What is computed is what unified.DType and package narrow say, in integers but for one product, so that the bits are
-// the CPU's.
+// The values are those that unified.DType and package narrow define, in integers but for one product, so that the bits
+// are the CPU's.
 
 // What a row has for each number.
 enum From : int64_t { kHalf, kBrain, kInt8, kInt4 };

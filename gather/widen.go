@@ -24,13 +24,13 @@ type widening struct {
 // codeVectors are kernels of codes: each reads the first numbers of some of a row, and returns how many.
 var codeVectors = map[string]func(to []float32, row []byte, width, at int) int{"int4": int4Vectors}
 
-// Widened returns a store that delivers the rows of s as float32, float16 or bfloat16. They are floats of 16 bits; or
-// int8, and the numbers of row i are multiplied by scales[i]: float32 [n]; or bytes that code says the meaning of.
-// Others have no scales and a nil code. The result shares the column with s. unified.ErrShape for other types, scales
-// and codes.
+// Widened returns a store that delivers the rows of s as float32, float16 or bfloat16. The rows of s are floats of 16
+// bits; or int8, and the numbers of row i are multiplied by scales[i], float32 [n]; or bytes in a code. Pass no scales
+// and a nil code for the other kinds. The result shares the column with s. unified.ErrShape for other types, scales and
+// codes.
 //
-// The column takes a half to a seventh of the memory; a gather takes about as long as one of what is delivered
-// (BenchmarkWiden).
+// The column takes a half to a seventh of the memory. A gather takes about as long as one of a column that is stored
+// widened (BenchmarkWiden).
 func (s *Store) Widened(to unified.DType, code *graph.Code, scales unified.Tensor) (*Store, error) {
 	c := s.column
 	w := &widening{to: to, from: c.DType(), width: int(c.Width()), rank: c.Rank()}
@@ -57,7 +57,7 @@ func (s *Store) Widened(to unified.DType, code *graph.Code, scales unified.Tenso
 	return &wide, nil
 }
 
-// decode notes how rows of so many bytes are decoded; not ok where the code's are longer.
+// decode notes how rows of this number of bytes are decoded; not ok where the code's rows are longer.
 func (w *widening) decode(code *graph.Code, bytes int64) bool {
 	w.code, w.vectors = narrow.Of(code.Name), codeVectors[code.Name]
 	n := int64(1)
@@ -121,9 +121,9 @@ func widenRows[I rowID](s *Store, dst []byte, ids []I) {
 	}
 }
 
-// WidenInPlace widens rows of the column that were brought as they are stored, such as from a disk: they lie one after
-// another at the end of room, which has the larger of RowBytes and OutBytes for each. Afterwards they lie from its
-// beginning on as Gather delivers them. Row i is rows[i] of the column. The store is one that widens.
+// WidenInPlace widens stored rows of the column, such as rows read from a disk. They are one after another at the end
+// of room, which has the larger of RowBytes and OutBytes for each. Afterwards they are at its beginning, as Gather
+// delivers them. Row i is rows[i] of the column. The store must be Widened.
 func (s *Store) WidenInPlace(room []byte, rows []uint32) {
 	w, size, out := s.wide, int(s.rowBytes), int(s.OutBytes())
 	stored := room[len(rows)*max(out-size, 0):]

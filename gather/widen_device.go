@@ -18,9 +18,9 @@ type deviceWide struct {
 // widenKernelsOf are the kernels of widen.cu. All stores of a device share them.
 var widenKernelsOf device.PerDevice[*widenKernels]
 
-// Widen makes the store deliver rows as another does, which has the same column: where that is Widened, as the same
-// bits. scales is where the device finds the scales of the rows of int8, which stay the caller's; 0 for none. It may be
-// called before the first Enqueue, and once. What a cache holds are rows as they are stored.
+// Widen makes the store deliver the same rows as the Store as, which has the same column: if as is Widened, widened to
+// the same bits. scales is the device address of the scales of int8 rows, which stay the caller's; 0 for none. Call it
+// once at most, before the first Enqueue. A cache holds rows as they are stored.
 //
 // unified.ErrShape for another column, or scales that are missing; errors of the driver.
 func (s *DeviceStore) Widen(as *Store, scales device.Address) (err error) {

@@ -3,13 +3,12 @@
 package gather
 
 import (
-	_ "embed"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
 )
 
-// deviceWiden is Widen of widen.cu, laid out as the device has it.
+// deviceWiden is Widen of widen.cu, laid out as on the device.
 type deviceWiden struct {
 	gather          deviceGather
 	width, from, to int64
@@ -21,9 +20,6 @@ func _(x deviceWiden) {
 		(unsafe.Offsetof(x.to)^144)|(unsafe.Offsetof(x.scales)^152)|(unsafe.Sizeof(x)^160)]
 }
 
-//go:embed widen.ptx
-var widenPTX []byte
-
 // widenKernels are the kernels of widen.cu, loaded on one device. They are safe for concurrent use.
 type widenKernels struct {
 	*device.Module
@@ -33,7 +29,7 @@ type widenKernels struct {
 // loadWidenKernels loads them. Close them before the device.
 func loadWidenKernels(on *device.Device) (*widenKernels, error) {
 	k, err := &widenKernels{}, error(nil)
-	k.Module, err = on.LoadKernels(widenPTX, map[string]**device.Kernel{
+	k.Module, err = on.LoadPacked(kernelsPack, "widen.ptx", map[string]**device.Kernel{
 		"gather_widen": &k.gatherWiden.Kernel,
 	})
 	if err != nil {

@@ -61,7 +61,7 @@ func plainly(s *Store, scales unified.Tensor, i int) []float32 {
 }
 
 // TestRowsAreWidenedAsTheSpecificationSays compares kernels with plain Go, for rows of any width and place, bit by bit
-// but for what float32 numbers that are none look like.
+// but for the bits of float32 values that are not numbers.
 func TestRowsAreWidenedAsTheSpecificationSays(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 1))
 	for _, kind := range narrowKinds {

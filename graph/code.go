@@ -7,18 +7,18 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Code says what rows of bytes stand for, of a column that holds its numbers in fewer bytes than any type of numbers
-// has (docs/format.md, "Coded rows"). Readers that do not know a code see bytes.
+// Code says how rows of bytes encode the numbers of a column, in fewer bytes than any numeric type takes
+// (docs/format.md, "Coded rows"). Readers that do not know a code read bytes.
 type Code struct {
 	Name  string  `json:"name"`  // int4
 	Shape []int64 `json:"shape"` // of a row of numbers
 	Group int64   `json:"group"` // numbers that share a scale
-	// Bound is of the difference between a number and the one that was stored, by the greatest number of its group.
+	// Bound is the greatest difference between a number and its decoded value, as a share of the greatest number of its
+	// group.
 	Bound float64 `json:"bound"`
 }
 
-// Coded returns a column whose rows hold those of c by a code, with as many bytes as it takes. ErrSchema where there is
-// no such code.
+// Coded returns the column that holds the rows of c in a code. ErrSchema if there is no such code.
 func (c Column) Coded(name string) (Column, error) {
 	of := narrow.Of(name)
 	if of == nil {
@@ -45,7 +45,7 @@ func wholeLines(n int64) int64 {
 	return whole
 }
 
-// Numbers returns the column as its numbers are read: itself, or float32 rows of what is coded.
+// Numbers returns the column of decoded numbers: c itself, or float32 rows if c is coded.
 func (c Column) Numbers() Column {
 	if c.Code != nil {
 		c.DType, c.Shape, c.Code = unified.Float32, c.Code.Shape, nil
@@ -53,7 +53,7 @@ func (c Column) Numbers() Column {
 	return c
 }
 
-// TypeName returns the name of the type that numbers are stored as: that of the code, or of the dtype.
+// TypeName returns the name of the type in which numbers are stored: that of the code, or of the dtype.
 func (c Column) TypeName() string {
 	if c.Code != nil {
 		return c.Code.Name

@@ -45,8 +45,8 @@ type Graph struct {
 	offsets []int64
 }
 
-// FromArrays checks that the parts fit each other and returns the graph. It looks at dtypes, shapes and the two ends of
-// Indptr, not at the elements; formats.Check checks those of a file.
+// FromArrays checks that the parts fit each other and returns the graph. It checks dtypes, shapes and the two ends of
+// Indptr, not the elements; formats.Check checks those of a file.
 func FromArrays(a Arrays) (*Graph, error) {
 	if err := a.Schema.Init(); err != nil {
 		return nil, err
@@ -151,10 +151,11 @@ func (g *Graph) Indptr() []int64 { return g.indptr }
 // Indices returns the source of each edge: int32 or int64 (Schema.IDType) [NumEdges], fused ids.
 func (g *Graph) Indices() unified.Tensor { return g.a.Indices }
 
-// Types returns the type of each edge, uint8 or uint16 [NumEdges]; none where there is one type.
+// Types returns the type of each edge, uint8 or uint16 [NumEdges]; the zero Tensor if there is one type.
 func (g *Graph) Types() unified.Tensor { return g.a.Types }
 
-// EdgeIDs returns the user's number of each edge, int64 [NumEdges]; none where it is the position.
+// EdgeIDs returns the user's number of each edge, int64 [NumEdges]; the zero Tensor if an edge's number is its
+// position.
 func (g *Graph) EdgeIDs() unified.Tensor { return g.a.EdgeIDs }
 
 // NodeColumn returns a column of node type t, [count, ...].
@@ -178,9 +179,9 @@ func (g *Graph) Splits() []Split { return g.a.Splits }
 // sourcesOf follows the name of a table of links: it then stands for their sources alone.
 const sourcesOf = ":source"
 
-// Split returns the seeds of a split: a name such as "train" and the split's index, 0 where there is one. Of a table of
-// links, such as "TASK:val", the name "TASK:val:source" is that of their sources, nodes with the times of the rows.
-// ErrNoSplit, with what there is, if there is no such split.
+// Split returns the seeds of a split: a name such as "train" and the split's index, 0 where there is one. If "TASK:val"
+// is a table of links, "TASK:val:source" are the sources of the links: nodes, with the times of the rows. ErrNoSplit,
+// with a list of all splits, if there is no such split.
 func (g *Graph) Split(name string, index int) (Seeds, error) {
 	table, sources := strings.CutSuffix(name, sourcesOf)
 	for _, s := range g.a.Splits {

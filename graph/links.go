@@ -6,27 +6,27 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// EdgeSet is an ordered list of edges as seeds, repeats allowed: all of one type, or each of its own. They need not be
-// edges of the graph.
+// EdgeSet is an ordered list of edges as seeds, repeats allowed. All are of one type, or each has a type of its own.
+// They need not be edges of the graph.
 type EdgeSet struct {
 	Type int // index in Schema.Edges
-	// Types, if not nil, are the types of the edges one by one, as many as Sources, in place of Type; for edges that
-	// are listed only.
+	// Types, if not nil, are the types of the edges one by one, as many as Sources, in place of Type; for listed edges
+	// only.
 	Types []int32
-	// Sources and Targets are own ids, int32 or int64 [n], as many. Without both the set is the Count edges of the type
-	// in the graph, in the order of their positions, or with Every those of all types.
+	// Sources and Targets are own ids, int32 or int64 [n], as many. Without both, the set is the graph's Count edges of
+	// the type, in the order of their positions, or with Every those of all types.
 	Sources, Targets unified.Tensor
 	Every            bool
 	// Count is the number of edges; it is taken from Sources where those are given.
 	Count int64
-	// Offsets, if not nil, are where the targets of each source begin, and where they end [n + 1], for edges that are
-	// listed: a source has one target or more, of which a batch has one, drawn anew for each. They are kept.
+	// Offsets [n + 1], if not nil, are where the targets of each source begin and end, for listed edges. A source has
+	// one target or more, and each batch draws one of them. They are kept.
 	Offsets []int64
 	// Labels and Times belong to the edges, one each in their order; nil for none.
 	Labels, Times []int64
 }
 
-// EdgePairs returns seeds that are edges of the only edge type, or of type 0: own ids of both ends. The slices are
+// EdgePairs returns seeds that are edges of the only edge type, or of type 0: the own ids of both ends. The slices are
 // kept.
 func EdgePairs[T int32 | int64](sources, targets []T) Seeds {
 	return Seeds{Edges: []EdgeSet{{Sources: unified.FromSlice(sources), Targets: unified.FromSlice(targets)}}}
@@ -40,7 +40,7 @@ func AllEdges(s *Schema, edgeType int) Seeds {
 	return Seeds{Edges: []EdgeSet{{Type: edgeType, Count: s.Edges[edgeType].Count}}}
 }
 
-// OfGraph reports whether the set is edges of the graph itself, and no list.
+// OfGraph reports whether the set is edges of the graph itself, not a list.
 func (s *EdgeSet) OfGraph() bool { return !s.Sources.Valid() && !s.Targets.Valid() }
 
 // Len returns the number of edges.

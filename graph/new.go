@@ -60,8 +60,8 @@ type EdgeData struct {
 // 128 bits of schema, arrays, columns and splits, depend on the data alone.
 //
 // Errors: ErrSchema for names, shapes and lengths that do not fit each other, ErrEdge, with edge type and number, for
-// edges that lead nowhere, ErrSeed for splits that name no node. A graph may have no nodes, no edges, or nodes without
-// edges.
+// edges whose ends are not nodes, ErrSeed for splits with seeds that are not nodes. A graph may have no nodes, no
+// edges, or nodes without edges.
 //
 // Besides the result New takes 8 bytes an edge, 12 to 16 with edge columns or ids, and a few MB, until it returns.
 func New(data Data) (*Graph, error) {
@@ -101,7 +101,7 @@ func schemaOf(data *Data, a *Arrays) error {
 				nt.Count = t.Len()
 			}
 			if t.Placement() == pinned.Device {
-				return fmt.Errorf("%w: node type %q: column %q lies in device memory", ErrSchema, n.Name, name)
+				return fmt.Errorf("%w: node type %q: column %q is in device memory", ErrSchema, n.Name, name)
 			}
 			nt.Columns = append(nt.Columns, columnOf(name, t))
 		}

@@ -78,8 +78,8 @@ func (p *Partition) String() string {
 	return fmt.Sprintf("%d-%016x", p.Parts(), p.id)
 }
 
-// ReadPartition reads a partition as METIS writes it: the part of each node, from 0, a number a line, by fused id.
-// Errors wrap ErrPartition and name the line.
+// ReadPartition reads a partition in the format of METIS: the part of each node, from 0, one number a line, by fused
+// id. Errors wrap ErrPartition and name the line.
 func ReadPartition(r io.Reader) (*Partition, error) {
 	var of []int32
 	lines := bufio.NewScanner(r)
@@ -106,7 +106,7 @@ func ReadPartition(r io.Reader) (*Partition, error) {
 	return NewPartition(of, int(most)+1)
 }
 
-// Write writes the partition as ReadPartition reads it.
+// Write writes the partition in the format of ReadPartition.
 func (p *Partition) Write(w io.Writer) error {
 	of := make([]int32, len(p.nodes))
 	for i := range p.Parts() {

@@ -15,14 +15,14 @@ type Block struct {
 	NumSrc, NumDst int64
 	Indptr         unified.Tensor // int32 [NumDst+1]
 	Indices        unified.Tensor // int32 [edges]: local ids below NumSrc
-	EdgePos        unified.Tensor // Schema.PosType [edges]: positions in the graph's CSC; none unless asked for
+	EdgePos        unified.Tensor // Schema.PosType [edges]: positions in the graph's CSC, if requested
 }
 
 // NumEdges returns the edges of the block.
 func (b *Block) NumEdges() int64 { return b.Indices.Len() }
 
 // Sample is the result of a sampler for some seeds. Its tensors are views of its own buffers, valid until the sample is
-// filled again or closed. A sampler writes them; whoever gets the sample reads. Init before first use.
+// filled again or closed. A sampler writes them; its caller reads them. Call Init before the first use.
 type Sample struct {
 	// Nodes are own ids, Schema.IDType [NumNodes[hops][t]], by node type: the seeds first, each node once.
 	Nodes []unified.Tensor
@@ -30,14 +30,14 @@ type Sample struct {
 	NumNodes [][]int64
 	// Blocks[layer][edge type]; layer 0 is furthest from the seeds, and its NumSrc covers all nodes.
 	Blocks [][]Block
-	// ViewOf[layer] is the layer whose blocks this layer's begin, in the same memory; the layer itself where its blocks
-	// take memory of their own.
+	// ViewOf[layer] is the layer whose blocks begin with this layer's blocks, in the same memory; the layer itself if
+	// its blocks have their own memory.
 	ViewOf []int
 	// SeedLocal are the local ids of the requested seeds, int32 [requested], by node type: 0, 1, 2, .. unless seeds
 	// repeat. The ends of seed edges follow the nodes.
 	SeedLocal []unified.Tensor
-	// SeedEdges are the local ids of the ends of seed edges, by edge type. They are views of SeedLocal; nil where no
-	// seeds are edges.
+	// SeedEdges are the local ids of the ends of seed edges, by edge type. They are views of SeedLocal; nil if no seeds
+	// are edges.
 	SeedEdges []Ends
 	// Arrays are the sampler's own additions: walks, norms, negatives. All samples of a sampler have the same arrays in
 	// the same order (sampling.Bound).
@@ -49,7 +49,7 @@ type Sample struct {
 // Ends are the ends of edges, as local ids: int32 [edges] each.
 type Ends struct{ Source, Target unified.Tensor }
 
-// Array is an array that a sampler adds to its samples, under a name of its own.
+// Array is an array that a sampler adds to its samples, under a name that the sampler chooses.
 type Array struct {
 	Column
 	Rows unified.Tensor // DType [rows, Shape...]
@@ -63,8 +63,8 @@ type Buffers struct {
 	Indptr, Indices, EdgePos [][]unified.Buffer // [layer][edge type]
 }
 
-// Init shapes the sample for a schema, a number of layers (hops) and arrays of the sampler's own, and says how the
-// sampler takes its memory, as it grows.
+// Init shapes the sample for a schema, a number of layers (hops) and the sampler's arrays. mem says how the sampler
+// takes memory, as the sample grows.
 func (s *Sample) Init(schema *Schema, layers int, mem pinned.Options, arrays ...Column) {
 	nt, et := len(schema.Nodes), len(schema.Edges)
 	s.Nodes, s.SeedLocal = make([]unified.Tensor, nt), make([]unified.Tensor, nt)

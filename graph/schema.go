@@ -10,7 +10,7 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// ErrSchema is returned for a schema that contradicts itself, ErrText for what must be text and is not.
+// ErrSchema is returned for a schema that contradicts itself, ErrText for a name that is not text.
 var ErrSchema, ErrText = names.ErrSchema, names.ErrText
 
 // MaxEdgeTypes is the greatest number of edge types: a type is stored in 16 bits.
@@ -34,14 +34,15 @@ type Column struct {
 	Name  string
 	DType unified.DType
 	Shape []int64 // of one row; nil for a number
-	// Unit is what times count, since 1970 and in UTC: "s", "ms", "us" or "ns"; "" where nothing says, or of no times.
+	// Unit is the unit of times, which count from 1970 in UTC: "s", "ms", "us" or "ns"; "" if it is not known, or if
+	// the column has no times.
 	Unit string
-	// Fields says what the elements of a row are, as JSON (docs/format.md, "What elements mean"); nil: nothing does.
+	// Fields says what the elements of a row are, as JSON (docs/format.md, "What elements mean"); nil: not known.
 	Fields []byte
-	// Code says what rows of bytes stand for; nil: for themselves.
+	// Code says how rows of bytes encode numbers; nil: they do not.
 	Code *Code
-	// Ascending says that no row is less than the one before it, of a column of nodes with one integer a row: samplers
-	// then find by bisection which nodes are of a time.
+	// Ascending says that no row is less than the one before it. The column is of nodes, with one integer a row.
+	// Samplers then find the nodes of a time by bisection.
 	Ascending bool
 }
 
@@ -84,8 +85,8 @@ type Schema struct {
 	EdgeColumns []Column
 }
 
-// Init checks the schema and sets the keys and indices of the types. Names must be unique, and what Names takes; counts
-// must not be negative. ErrSchema otherwise.
+// Init checks the schema and sets the keys and indices of the types. Names must be unique and valid; counts must not be
+// negative. ErrSchema otherwise.
 func (s *Schema) Init() error {
 	if len(s.Nodes) == 0 || len(s.Edges) == 0 {
 		return fmt.Errorf("%w: there must be at least one node type and one edge type", ErrSchema)
@@ -184,11 +185,11 @@ func (s *Schema) NodeType(name string) int {
 	return -1
 }
 
-// EdgeType returns the index of an edge type by "source:relation:target", or by its relation alone where only one type
-// has it. The error says what there is. EdgeTypes is for many names.
+// EdgeType returns the index of an edge type by "source:relation:target", or by its relation alone if only one type has
+// it. The error lists the edge types. For many names use EdgeTypes.
 func (s *Schema) EdgeType(name string) (int, error) { return s.EdgeTypes()(name) }
 
-// EdgeTypes returns EdgeType as a function that finds each name in a table.
+// EdgeTypes returns EdgeType as a function that looks names up in a table.
 func (s *Schema) EdgeTypes() func(name string) (int, error) {
 	whole, relations := make(map[string]int, len(s.Edges)), make(map[string]int, len(s.Edges))
 	for i := range s.Edges {
@@ -258,8 +259,8 @@ func idType(n int64) unified.DType {
 	return unified.Int64
 }
 
-// Role is what a column means to khop. Only this file decides which column has which role: the one of its name. Readers
-// of foreign formats, and users who add a column, choose the role by the name.
+// Role is what a column means to khop. The column's name decides its role, and only this file says which. Readers of
+// foreign formats, and users who add a column, choose the role by the name.
 type Role uint8
 
 // The roles.
@@ -267,7 +268,7 @@ const (
 	NoRole  Role = iota // numbers like any others
 	Feature             // of nodes or edges: what a model reads
 	Label               // of nodes: what a model predicts
-	Time                // of nodes or edges: since when they exist, one number
+	Time                // of nodes or edges: when they begin to exist, one number
 	Weight              // of edges: how likely they are drawn; finite and not negative
 )
 

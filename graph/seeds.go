@@ -14,7 +14,7 @@ var ErrNoSplit = errors.New("no such split")
 // ErrSeed is returned for a seed that the graph does not have.
 var ErrSeed = errors.New("seed out of range")
 
-// SeedSet is an ordered list of nodes, repeats allowed: all of one type, or each of its own.
+// SeedSet is an ordered list of nodes, repeats allowed. All are of one type, or each has a type of its own.
 type SeedSet struct {
 	Type int // index in Schema.Nodes
 	// Types, if not nil, are the types of the nodes one by one, as many as IDs, in place of Type: types in any order
@@ -22,12 +22,12 @@ type SeedSet struct {
 	Types []int32
 	// IDs are own ids of the type, int32 or int64 [n]. The zero tensor means all nodes 0 .. Count-1.
 	IDs unified.Tensor
-	// Times, if not nil, are the times of the nodes, as many as IDs: a sampler that looks at time looks at each node as
-	// of its own time. Either all sets of a list of seeds have times or none. They are kept. On disk the tables
-	// of tasks have them.
+	// Times, if not nil, are the times of the nodes, as many as IDs: a temporal sampler samples for each node as of its
+	// own time. Either all sets of a list of seeds have times or none. They are kept. On disk the tables of tasks have
+	// them.
 	Times []int64
-	// Labels, if valid, are what is to be predicted of the nodes, one row each in their order: any dtype and shape of a
-	// row, and the same in all sets of a list of seeds. They are kept.
+	// Labels, if valid, are the labels to predict, one row a node, in the order of IDs. dtype and shape of a row are
+	// free, but the same in all sets of a list of seeds. They are kept.
 	Labels unified.Tensor
 	// Count is the number of seeds; it is taken from IDs where those are given.
 	Count int64
@@ -166,7 +166,7 @@ func (s *SeedSet) check(schema *Schema, k int) error {
 	return nil
 }
 
-// SeedError returns the ErrSeed for seed number i of a node type, whose id no node has.
+// SeedError returns the ErrSeed for seed number i of a node type, whose id is not a node's.
 func (s *Schema) SeedError(nodeType, i int, id int64) error {
 	nt := &s.Nodes[nodeType]
 	if nt.Count == 0 {

@@ -18,7 +18,7 @@ type SharedNodes struct {
 	First  int64     `json:"first"` // of them
 }
 
-// String says so in a sentence.
+// String describes them in a sentence.
 func (s SharedNodes) String() string {
 	what := "nodes"
 	if s.Nodes == 1 {
@@ -28,8 +28,8 @@ func (s SharedNodes) String() string {
 		s.Splits[1], s.Index, s.Nodes, what, s.Type, s.First)
 }
 
-// Shared returns the nodes that splits of one index share, by type and index, in the order of the splits. It takes a
-// bit for each node of a type and each split of an index. Ids that no node has are for Seeds.Check.
+// Shared counts the nodes that splits of one index share, by type and index, in the order of the splits. It takes a bit
+// for each node of a type and each split of an index. It ignores ids that are not nodes; Seeds.Check finds them.
 func Shared(s *Schema, splits []Split) (all []SharedNodes) {
 	splits = slices.DeleteFunc(slices.Clone(splits), func(s Split) bool { return s.Task() != "" }) // other times
 	slices.SortStableFunc(splits, func(a, b Split) int { return cmp.Compare(a.Index, b.Index) })

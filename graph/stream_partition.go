@@ -13,11 +13,11 @@ type PartitionOptions struct {
 	Parts  int     `default:"16" range:"1,2147483647" help:"Number of parts, at most the number of nodes."`
 	Passes int     `default:"10" range:"1,2147483647" help:"The most passes over the graph."`
 	Slack  float64 `default:"0.03" range:"0,10" help:"How much larger than the mean a part may be, as a share."`
-	// Progress, if set, is told how many nodes the passes have gone over, and how many that can be.
+	// Progress, if set, receives how many nodes the passes have gone over, and the most that they can.
 	Progress func(done, total int64)
 }
 
-// Most returns the most nodes that a part of a graph may have, given the nodes of the graph.
+// Most returns the greatest number of nodes that a part may have, in a graph with this number of nodes.
 func (o PartitionOptions) Most(nodes int64) int64 {
 	option.Fill(&o)
 	mean := float64(nodes) / float64(o.Parts)
@@ -34,9 +34,10 @@ type PartitionQuality struct {
 }
 
 // StreamPartition divides the nodes of a graph into parts of about equal size, so that few edges lead from one to
-// another. It goes over the nodes in order, with 16 bytes a node and 40 a part in memory; the graph may be larger than
-// memory. Each node goes to the part that has most of the sources of its in-edges, times the part's room. Later
-// passes know where the nodes behind were before. The best pass wins; it stops after one that is not better.
+// another. It makes passes over the nodes in order, with 16 bytes a node and 40 a part in memory; the graph may be
+// larger than memory. Each node goes to the part that has most of the sources of its in-edges, times the part's room.
+// Later passes also know the earlier part of the nodes that follow. The result is the best pass; a pass that is not
+// better is the last.
 //
 // It computes with integers: the same graph gives the same partition everywhere. If edges have a direction, store both
 // directions for a better cut. Cost: a pass reads all edges. Sources: Stanton and Kliot, "Streaming graph partitioning
@@ -132,7 +133,7 @@ func (s *streamer[V]) pass(ctx context.Context, progress func(v int64)) error {
 		}
 		for pos, u := range s.indices[from:to] {
 			if uint64(u) >= uint64(len(s.of)) {
-				return fmt.Errorf("%w: edge %d: source %d is none of the %d nodes", ErrEdge, from+int64(pos), u,
+				return fmt.Errorf("%w: edge %d: source %d is not one of the %d nodes", ErrEdge, from+int64(pos), u,
 					len(s.of))
 			}
 			if part := s.of[u]; part >= 0 && int(u) != v {

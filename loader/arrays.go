@@ -13,12 +13,12 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Arrays returns the list of all arrays of every batch, in a fixed order: names, dtypes and shapes of a batch are taken
-// from here alone. It must not be changed.
+// Arrays returns the list of all arrays of every batch, in a fixed order, with their names, dtypes and shapes. It must
+// not be changed.
 func (l *Loader) Arrays() []layout.Array { return l.plan.Arrays }
 
-// Find returns the number of the array of a name, such as "node/paper/year"; ErrOptions, with the names that there are,
-// where batches do not have it.
+// Find returns the number of the array with a name, such as "node/paper/year"; ErrOptions, with all names, if batches
+// do not have it.
 func (l *Loader) Find(name string) (int, error) {
 	var there []string
 	for i := range l.plan.Arrays {
@@ -29,8 +29,8 @@ func (l *Loader) Find(name string) (int, error) {
 	return -1, fmt.Errorf("%w: batches have no array %q; they have %s", ErrOptions, name, strings.Join(there, ", "))
 }
 
-// Array returns array i of Loader.Arrays, valid as long as the batch is. A list without elements may be no tensor; so
-// is every array of a released batch.
+// Array returns array i of Loader.Arrays, valid as long as the batch is. It may be the zero Tensor for a list without
+// elements, and is so for a released batch.
 func (b *Batch) Array(i int) unified.Tensor {
 	if b.slot == nil {
 		return unified.Tensor{}

@@ -49,7 +49,7 @@ func TestAutoTakesTheDiskFromNineTenthsOfMemoryOn(t *testing.T) {
 	}
 }
 
-// Where batches are made is said with the reason: what was asked for, the machine, or what no device does.
+// The log says where batches are made, and why: a request, the machine, or work that no device does.
 func TestADeviceIsChosenForAReason(t *testing.T) {
 	none, prepared := "no CUDA device: "+device.Reason(), sparse.Transpose
 	for want, opt := range map[string]loader.Options{

@@ -10,16 +10,16 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Batch is one mini-batch: a sample, and the columns that were gathered with it.
+// Batch is one mini-batch: a sample, and the columns that were gathered for it.
 //
-// It and all that it gives are valid until the loop body that received it ends, or after Keep until Release. They are
-// read-only, for any number of goroutines. Ids in it are of a node's own type.
+// The batch, and everything that its methods return, is valid until the loop body that received it ends, or after Keep
+// until Release. It is read-only; any number of goroutines may read it. Node ids count the nodes of a type.
 type Batch struct {
 	// Epoch and Number name the batch: Number counts the epoch's batches over all ranks, from 0.
 	Epoch, Number uint64
 	// Padded says that this rank repeats a batch of another, so that all ranks have the same number (see Pad).
 	Padded bool
-	// Sample is what the sampler made: nodes by type, blocks by layer and edge type.
+	// Sample is the sampler's result: nodes by type, blocks by layer and edge type.
 	Sample *graph.Sample
 
 	loader *Loader
@@ -31,8 +31,8 @@ type Batch struct {
 
 func newBatch(l *Loader, s *ownedSlot) *Batch { return &Batch{loader: l, slot: s, Sample: &s.Sample} }
 
-// Node returns a column of the nodes of type t: a row for each of Sample.Nodes[t]. No tensor if the type does not have
-// the column, or it was not asked for: Loader.Find says beforehand whether it was.
+// Node returns a column of the nodes of type t: a row for each of Sample.Nodes[t]. It returns the zero Tensor if the
+// type does not have the column, or the options do not name it: Loader.Find reports that beforehand.
 func (b *Batch) Node(t int, column string) unified.Tensor {
 	return b.column(layout.NodeColumn, 0, t, column)
 }
@@ -60,12 +60,12 @@ func (b *Batch) column(kind layout.Kind, layer, t int, column string) unified.Te
 // X returns the features of the batch of a graph with one node type: Node(0, "feature").
 func (b *Batch) X() unified.Tensor { return b.Node(0, defaultNodeColumn) }
 
-// Y returns the seeds' labels of the batch of a graph with one node type: Seed(0, "label"). Where a seed is asked for
-// twice it has one row; Sample.SeedLocal says which.
+// Y returns the seeds' labels of the batch of a graph with one node type: Seed(0, "label"). A seed that was requested
+// twice has one row; Sample.SeedLocal says which.
 func (b *Batch) Y() unified.Tensor { return b.Seed(0, defaultSeedColumn) }
 
-// Seeds returns the seeds of type t as they were asked for: their ids, and their numbers in the list of seeds, which
-// counts over all types. Sample.SeedLocal says where in the node list they are.
+// Seeds returns the requested seeds of type t: their ids, and their numbers in the list of seeds, which counts over all
+// types. Sample.SeedLocal says where in the node list they are.
 func (b *Batch) Seeds(t int) (ids, items []int64) {
 	if b.slot == nil || t < 0 || t >= len(b.slot.Items) {
 		return nil, nil
@@ -91,7 +91,7 @@ func (b *Batch) Slot() int {
 	return b.slot.Index
 }
 
-// State returns the place after this batch: Resume goes on with the batch that follows.
+// State returns the place after this batch: Resume continues with the next one.
 func (b *Batch) State() State {
 	if b.slot == nil {
 		return State{}
@@ -101,9 +101,9 @@ func (b *Batch) State() State {
 	return s
 }
 
-// Keep holds the batch beyond the loop body, until Release, and returns it. It is called in the body. A kept batch
-// takes one of the loader's slots away: keep fewer than Prefetch, or the loader slows down, and when all are kept it
-// ends with ErrSlotsHeld. A kept batch outlives its epoch, and also Close, until it is released.
+// Keep holds the batch beyond the loop body, until Release, and returns it. Call it in the body. A kept batch occupies
+// one of the loader's slots: keep fewer than Prefetch, or the loader slows down, and when all are kept it ends with
+// ErrSlotsHeld. A kept batch outlives its epoch, and also Close, until it is released.
 func (b *Batch) Keep() *Batch {
 	b.loader.mu.Lock()
 	defer b.loader.mu.Unlock()
@@ -120,8 +120,8 @@ func (b *Batch) keep() {
 	b.loader.trace.keeps(b.slot)
 }
 
-// Release gives a kept batch back, whose contents are invalid from then on, or undoes Keep where the body has not
-// ended. It does nothing to a batch that is not kept. Any goroutine may call it, any number of times.
+// Release ends Keep. After the loop body has ended, the batch's contents are then invalid. It does nothing to a batch
+// that is not kept. Any goroutine may call it, any number of times.
 func (b *Batch) Release() {
 	b.loader.mu.Lock()
 	defer b.loader.mu.Unlock()
@@ -136,11 +136,11 @@ func (b *Batch) Release() {
 	}
 }
 
-// Device returns where the batch's tensors lie: "cpu", or "cuda:0" and so on.
+// Device returns where the batch's tensors are: "cpu", or "cuda:0" and so on.
 func (b *Batch) Device() string { return b.loader.opt.Device.Name }
 
-// Wait lets what is enqueued on a CUDA stream from now on wait for the batch, and the host for nothing: stream is a
-// CUstream (cudaStream_t) of the batch's device, 0 the default stream. It does nothing for a batch in host memory.
+// Wait makes later work on a CUDA stream wait for the batch; the host does not wait. stream is a CUstream
+// (cudaStream_t) of the batch's device; 0 is the default stream. It does nothing for a batch in host memory.
 func (b *Batch) Wait(stream uintptr) error {
 	if b.slot == nil {
 		return nil
@@ -148,9 +148,9 @@ func (b *Batch) Wait(stream uintptr) error {
 	return b.slot.Wait(stream)
 }
 
-// RecordStream keeps the batch's memory as it is until all that is on a CUDA stream by now is done, also after Release
-// or the end of the loop body. Call it after the last use, once; a later call takes the place of the one before. It
-// does nothing for a batch in host memory.
+// RecordStream keeps the batch's memory unchanged until all work that is on a CUDA stream now is done, also after
+// Release or the end of the loop body. Call it once, after the last use; a later call replaces an earlier one. It does
+// nothing for a batch in host memory.
 func (b *Batch) RecordStream(stream uintptr) error {
 	if b.slot == nil {
 		return nil
@@ -158,8 +158,8 @@ func (b *Batch) RecordStream(stream uintptr) error {
 	return b.slot.Record(stream)
 }
 
-// Sync waits on the host until the batch is complete, and says what went wrong. A batch in host memory always is.
-// Digest and other readers on the host call it themselves.
+// Sync waits on the host until the batch is complete, and returns the error if it failed. A batch in host memory is
+// always complete. Digest and other methods that read on the host call it themselves.
 func (b *Batch) Sync() error {
 	if b.slot == nil {
 		return nil
@@ -167,8 +167,8 @@ func (b *Batch) Sync() error {
 	return b.slot.Sync()
 }
 
-// CopyTo copies a tensor of the batch to host memory, wherever it lies, and waits for it. One goroutine at a time may
-// call it, or Digest.
+// CopyTo copies a tensor of the batch, in host or device memory, to host memory, and waits for the copy. One goroutine
+// at a time may call it, or Digest.
 func (b *Batch) CopyTo(to []byte, t unified.Tensor) error {
 	if len(to) != len(t.Bytes()) {
 		return fmt.Errorf("%w: %v into %d bytes", unified.ErrShape, t, len(to))

@@ -63,7 +63,7 @@ func TestStatisticsOfTimeAreThoseOfAClock(t *testing.T) {
 	})
 }
 
-// A loop that holds every slot waits for as long as it is told, and a release meanwhile lets it go on.
+// A loop that holds every slot waits for as long as it is set to, and a release meanwhile lets it continue.
 func TestAHeldLoopWaitsForAsLongAsItIsTold(t *testing.T) {
 	g := graphs.Plain(t, 60, 4)
 	for _, held := range []time.Duration{6 * time.Second, 8 * time.Second, time.Hour} {

@@ -37,7 +37,7 @@ func TestDefaultsAreThoseOfTheComments(t *testing.T) {
 	}
 }
 
-// What is read where it lies is counted as the pages that hold it, each column once, with its scales.
+// Arrays that are read in place count as the pages that hold them, each column once, with its scales.
 func TestBytesOfFilesAreThoseOfTheArraysThatAreRead(t *testing.T) {
 	g := graphs.Columns(t, 2, 700, 1500) // types n0 and n1, with features of 20 bytes
 	page := pinned.Options{}.Size
@@ -101,7 +101,7 @@ func TestWhatReadsFromADiskIsCounted(t *testing.T) {
 // A state of links names the columns of their labels and times, each as what it is.
 func TestAStateNamesLabelsAndTimes(t *testing.T) {
 	l := open(t, graphs.Columns(t, 1, 30, 150), loader.Options{Sampler: neighbor, Seeds: loader.AllEdges(),
-		Links: loader.LinkOptions{Label: "mask", Time: "time"}, BatchSize: 50})
+		Times: loader.IgnoreTimes, Links: loader.LinkOptions{Label: "mask", Time: "time"}, BatchSize: 50})
 	got := l.State(0, 0).Sampler
 	expect.That(t, strings.Contains(got, ` links label="mask" time="time" exclude=none `), "%s", got)
 }

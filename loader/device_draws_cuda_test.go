@@ -187,6 +187,7 @@ func (c *deviceCase) settle() {
 		c.opt.Sampler = n
 	}
 	c.opt.TimeOrder = c.opt.TimeOrder && !c.opt.Shuffle
+	c.opt.Times = loader.IgnoreTimes // most samplers drawn do not read them
 }
 
 // Every sampler that devices have is drawn, and every option of it, in ways that its graph allows.

@@ -48,8 +48,9 @@ type digester struct {
 	wide           wide.Hash
 }
 
-// Digest returns the batch's digests (docs/digest.md): topology covers what was sampled, full also the columns. One
-// goroutine at a time may call it. 0, 0 of a released batch, and of one that a device failed to make: Sync says why.
+// Digest returns the batch's digests (docs/digest.md): topology covers the sample, full also the columns. One goroutine
+// at a time may call it. Both are 0 for a released batch, and for one that a device failed to make; Sync then returns
+// the error.
 func (b *Batch) Digest() (topology, full uint64) {
 	if b.slot == nil {
 		return 0, 0
@@ -77,8 +78,8 @@ func (b *Batch) Digest() (topology, full uint64) {
 	return topology, full
 }
 
-// Digests returns the digests of a batch that is not a loader's any more, such as a consumer of the feed has: of its
-// arrays, of which Name, Kind and DType count. of returns an array, on the host.
+// Digests returns the digests of a batch outside a loader, such as one of a consumer of the feed. They depend on Name,
+// Kind and DType of its arrays. of returns an array, on the host.
 func Digests(arrays []layout.Array, of func(i int) unified.Tensor) (topology, full uint64) {
 	d := digester{arrays: hashOrder(arrays)}
 	return d.sum(of)

@@ -118,7 +118,7 @@ func TestDigestIsTheHashOfTheArraysByName(t *testing.T) {
 		{graphs.Typed(t, 60, 40), loader.Options{Columns: loader.ColumnOptions{Edges: []string{"stars"},
 			Nodes: []string{"label", "feature"}}}},
 		{graphs.Typed(t, 60, 40), loader.Options{Seeds: loader.AllNodes("item")}},
-		{graphs.Typed(t, 60, 40), loader.Options{Seeds: loader.AllEdges("rates"),
+		{graphs.Typed(t, 60, 40), loader.Options{Times: loader.IgnoreTimes, Seeds: loader.AllEdges("rates"),
 			Links: loader.LinkOptions{Time: "stars", Negatives: sampling.Negatives{Ratio: 0.5}}}},
 	} {
 		if c.opt.Sampler == nil {

@@ -16,7 +16,7 @@ func ReadWith(t testing.TB, opt diskio.ReaderOptions) {
 	t.Cleanup(func() { tiers.ReaderOptions = had })
 }
 
-// AvailableMemory makes loaders find so many bytes of memory until the test ends.
+// AvailableMemory makes loaders find this number of bytes of memory until the test ends.
 func AvailableMemory(t testing.TB, bytes int64) {
 	plan.ProbeMachine = func() *machine.Machine {
 		return &machine.Machine{MemoryAvailable: bytes, MemoryLimit: machine.Unlimited}
@@ -24,7 +24,7 @@ func AvailableMemory(t testing.TB, bytes int64) {
 	t.Cleanup(func() { plan.ProbeMachine = machine.Probe })
 }
 
-// GroupRoom makes loaders find a control group that leaves them so many bytes until the test ends.
+// GroupRoom makes loaders find a control group that leaves them this number of bytes until the test ends.
 func GroupRoom(t testing.TB, bytes int64) {
 	own := max(machine.OwnLeast, min(machine.Own, bytes))
 	plan.ProbeMachine = func() *machine.Machine {

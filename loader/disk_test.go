@@ -222,7 +222,7 @@ func leaveAStalledDisk(t *testing.T, l *loader.Loader, stalled <-chan struct{}, 
 	digests(t, l.Epoch(background, 0))
 }
 
-// The trainer is told that it waits for the disk, and can stop waiting.
+// A trainer that waits for the disk gets a message of it, and can stop waiting.
 func TestWaitingForADiskIsSaidSo(t *testing.T) {
 	g := wideRows(t)
 	release, stalled := make(chan struct{}), make(chan struct{}, 1)

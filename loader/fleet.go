@@ -13,11 +13,11 @@ import (
 )
 
 // PlaceAll is Place for several devices of one machine, which opt.Device names: "cuda:0,cuda:1". It returns a placed
-// source for each, which loaders are divided among: loader number i is on device i modulo how many there are. They
-// share MaxMemory in that proportion, and each has DeviceMemory for itself.
+// source for each device. Loaders are divided among them: loader number i is on device i modulo the number of devices.
+// They share MaxMemory in that proportion, and each has its own DeviceMemory.
 //
-// Hot rows of a column that fits on no device are kept once among devices that reach each other's memory, or on each of
-// them, as HotShare says. Devices that share rows free them when all of their placed sources are closed.
+// Hot rows of a column that fits on no device are kept once, on one of the devices that reach each other's memory, or
+// on each of them: HotShare decides. Devices that share rows free them when all of their placed sources are closed.
 func PlaceAll(ctx context.Context, src Source, opt Options, loaders int) (all []*Placed, err error) {
 	devices := strings.Split(opt.Device.Name, ",")
 	if len(devices) > loaders {

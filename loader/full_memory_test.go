@@ -18,7 +18,7 @@ var errEmpty = errors.New("there is none")
 func (empty) Take(int64) ([]byte, error) { return nil, errEmpty }
 func (empty) Give([]byte) error          { return nil }
 
-// Slots are given memory side by side. Where there is none for several of them, that is said once.
+// Slots are given memory side by side. Where there is none for several of them, there is one error.
 func TestMemoryThatNoSlotHasIsMissedOnce(t *testing.T) {
 	opt := loader.Options{Sampler: neighbor, BatchSize: 16, Workers: 4, Tuning: loader.TuningOptions{Prefetch: 4},
 		Device: loader.DeviceOptions{Name: "cpu"}, Hooks: loader.Hooks{RowMemory: empty{}}}

@@ -26,7 +26,8 @@ func TestSeedsComeWithTheirLabelsAndTimes(t *testing.T) {
 		s.Sets[0].Labels = expect.Must(unified.FromSlice(labels).Reshape(7, 2))(t)
 		return s
 	}
-	opt := loader.Options{Sampler: neighbor, BatchSize: 3, Shuffle: true, Seeds: loader.GivenSeeds(seeds())}
+	opt := loader.Options{Sampler: neighbor, BatchSize: 3, Shuffle: true, Seeds: loader.GivenSeeds(seeds()),
+		Times: loader.IgnoreTimes}
 	l, seen := open(t, g, opt), 0
 	name := g.Schema().Nodes[1].Name
 	label, time := expect.Must(l.Find("task/"+name+"/label"))(t), expect.Must(l.Find("task/"+name+"/time"))(t)
@@ -53,7 +54,7 @@ func TestSeedsComeWithTheirLabelsAndTimes(t *testing.T) {
 
 	next := seeds() // of an epoch, with labels of another shape
 	next.Sets[0].Labels = unified.FromSlice(labels[:7])
-	each := open(t, g, loader.Options{Sampler: neighbor, Seeds: loader.EachEpoch(seeds(),
+	each := open(t, g, loader.Options{Sampler: neighbor, Times: loader.IgnoreTimes, Seeds: loader.EachEpoch(seeds(),
 		func(uint32) (graph.Seeds, error) { return next, nil })})
 	for _, err := range each.Epoch(background, 0) {
 		expect.That(t, errors.Is(err, loader.ErrOptions), "labels of another shape: %v", err)

@@ -35,7 +35,7 @@ func block(change func(b *graph.Block)) func(*graph.Sample) {
 	return func(s *graph.Sample) { change(&s.Blocks[0][0]) }
 }
 
-// spoiled is a change of a sample, and what is said of it: nothing where it is taken.
+// spoiled is a change of a sample, and its error: none if it is accepted.
 type spoiled struct {
 	spoil func(*graph.Sample)
 	want  string
@@ -62,7 +62,8 @@ func spoiledBlocks(t *testing.T) map[string]spoiled {
 	}
 }
 
-// Each part of what a sampler makes is looked at: what is as it may be is taken, and the rest is refused in words.
+// Each part of what a sampler makes is checked: valid parts are accepted, and each of the others is refused with a
+// message.
 func TestEachPartOfASampleIsLookedAt(t *testing.T) {
 	own := func(d unified.DType, shape ...int64) func(*graph.Sample) {
 		return func(s *graph.Sample) { s.Arrays[0].Rows = zeroRows(t, d, shape...) }

@@ -10,13 +10,13 @@ import (
 type Exclusion uint8
 
 const (
-	// ExcludeNone leaves out none.
+	// ExcludeNone leaves out no edges.
 	ExcludeNone Exclusion = iota
-	// ExcludeSeeds leaves out the batch's seeds that are edges, as if the graph did not have them: of their type,
-	// between the same ends, all parallel ones.
+	// ExcludeSeeds leaves out the batch's seeds that are edges, as if the graph did not have them: all edges of their
+	// type between the same ends.
 	ExcludeSeeds
-	// ExcludeReverse leaves out their reverses as well: of the same type, if that leads from a node type to itself, and
-	// of the type with relation "rev_" and theirs between the ends exchanged, where there is one.
+	// ExcludeReverse leaves out their reverses as well: those of the same type, if it leads from a node type to itself,
+	// and those of the type between the exchanged ends whose relation is "rev_" and theirs, if there is one.
 	ExcludeReverse
 )
 

@@ -38,7 +38,7 @@ func TestAnEpochGoesOverAllEdges(t *testing.T) {
 	g := graphs.Typed(t, 60, 40)
 	s := g.Schema()
 	for _, types := range [][]string{nil, {"rates"}, {"friend", "rates"}} {
-		l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 32, Shuffle: true,
+		l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 32, Shuffle: true, Times: loader.IgnoreTimes,
 			Links: loader.LinkOptions{Label: "stars", Time: "stars"}, Seeds: loader.AllEdges(types...)})
 		want, got := map[[4]int64]int{}, map[[4]int64]int{}
 		column, _ := g.EdgeColumn("stars")
@@ -274,7 +274,8 @@ func TestLabelsGivenForEdgesOfATypeAreTheirs(t *testing.T) {
 		}
 		return loader.GivenSeeds(all)
 	}
-	l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 32, Seeds: seeds(100)})
+	opt := loader.Options{Sampler: neighbor, BatchSize: 32, Seeds: seeds(100), Times: loader.IgnoreTimes}
+	l := open(t, g, opt)
 	for b, err := range l.Epoch(t.Context(), 0) {
 		expect.OK(t, err)
 		for i, x := 0, b.Links(e); i < len(x.Items); i++ {
@@ -282,7 +283,8 @@ func TestLabelsGivenForEdgesOfATypeAreTheirs(t *testing.T) {
 				"edge %d has label %d and time %d", x.Items[i], x.Labels[i], x.Times[i])
 		}
 	}
-	other := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 32, Seeds: seeds(101)})
+	opt.Seeds = seeds(101)
+	other := open(t, g, opt)
 	expect.Is(t, other.CheckState(l.State(0, 1)), loader.ErrState, "the state of a loader with other labels")
 }
 
@@ -344,7 +346,7 @@ func TestASourceOfManyTargetsComesWithOneOfThem(t *testing.T) {
 		Times: []int64{10, 20, 30, 40}}
 	seeds := graph.Seeds{Edges: []graph.EdgeSet{set}}
 	l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 3, Shuffle: true, Seeds: loader.GivenSeeds(seeds),
-		Links: loader.LinkOptions{Negatives: sampling.Negatives{Ratio: 2}}})
+		Times: loader.IgnoreTimes, Links: loader.LinkOptions{Negatives: sampling.Negatives{Ratio: 2}}})
 	const epochs = 400
 	seen := map[[2]int64]int{}
 	for epoch := range uint64(epochs) {
@@ -371,7 +373,7 @@ func TestASourceOfManyTargetsComesWithOneOfThem(t *testing.T) {
 	}
 	expect.That(t, len(seen) == 0, "targets that no row has: %v", seen)
 	set.Offsets = []int64{0, 1, 2, 7, 8}
-	other := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 3, Shuffle: true,
+	other := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 3, Shuffle: true, Times: loader.IgnoreTimes,
 		Seeds: loader.GivenSeeds(graph.Seeds{Edges: []graph.EdgeSet{set}}),
 		Links: loader.LinkOptions{Negatives: sampling.Negatives{Ratio: 2}}})
 	expect.Is(t, other.CheckState(l.State(0, 1)), loader.ErrState, "the state of a loader with other targets")

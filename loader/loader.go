@@ -17,8 +17,8 @@ import (
 
 // Loader loads the mini-batches of one source. Make it with New and Close it.
 //
-// One epoch at a time may be under way; all other methods may be called at any time by any goroutine. Several loaders
-// may share a source. A loader whose Seeds are OnRequest has no epochs: it answers Sample.
+// One epoch may run at a time; all other methods may be called at any time by any goroutine. Several loaders
+// may share a source. A loader whose Seeds are OnRequest has no epochs; call its Sample.
 type Loader struct {
 	placed  *Placed
 	opt     Options
@@ -50,12 +50,12 @@ type Loader struct {
 // New is NewContext with a context that never ends.
 func New(src Source, opt Options) (*Loader, error) { return NewContext(context.Background(), src, opt) }
 
-// NewContext makes a loader. It checks options and seeds, places the source if it is no Placed, samples some batches to
-// learn their size, and takes the memory for all that follow. It stops with context.Cause when ctx ends; the loader
-// does not depend on ctx afterwards.
+// NewContext makes a loader. It checks options and seeds, places the source unless it is a Placed, samples some batches
+// to learn their size, and allocates the memory of all later ones. It stops with context.Cause when ctx ends; the
+// loader does not depend on ctx afterwards.
 //
-// Errors: ErrOptions, ErrDevice, ErrMemory, graph.ErrNoSplit, graph.ErrSeed, those of Sampler.Validate, and
-// pinned.ErrFault where a mapped file was cut short.
+// Errors: ErrOptions, ErrDevice, ErrMemory, graph.ErrNoSplit, graph.ErrSeed, those of Sampler.Describe, and
+// pinned.ErrFault if a mapped file was cut short.
 func NewContext(ctx context.Context, src Source, opt Options) (*Loader, error) {
 	l, err := newLoader(ctx, src, opt)
 	if err != nil {
@@ -142,17 +142,16 @@ func (l *Loader) openWorkers() error {
 	return nil
 }
 
-// Options returns the options in effect: defaults filled in, Seeds as they turned out, Workers and Prefetch after
-// MaxMemory.
+// Options returns the options in effect: with defaults, the chosen Seeds, and Workers and Prefetch after MaxMemory.
 func (l *Loader) Options() Options { return l.opt }
 
 // Schema returns the source's schema. It must not be changed.
 func (l *Loader) Schema() *graph.Schema { return l.plan.Graph.Schema() }
 
-// Placed returns where each array of the source is that a device reads; nil on the CPU.
+// Placed returns the place of each array of the source that a device reads; nil on the CPU.
 func (l *Loader) Placed() []tier.PlacedArray { return l.placed.Arrays() }
 
-// Graph returns the graph that is read: the source's, or with Resident the copy, which is valid until Close.
+// Graph returns the graph that the loader reads: the source's, or with Resident the copy, which is valid until Close.
 func (l *Loader) Graph() *graph.Graph { return l.plan.Graph }
 
 // NumLayers returns the layers of blocks that each sample has.
@@ -198,9 +197,9 @@ func (l *Loader) heldError() error {
 		ErrSlotsHeld, text[min(2, len(text)):], l.opt.Tuning.SlotTimeout)
 }
 
-// Close ends an epoch under way (its loop gets ErrClosed), waits for the workers and for calls of Sample, and frees all
-// memory; that of batches that are in a loop body or were kept when the body ends or Release is called. It may be
-// called in a loop body. Later calls return the first result.
+// Close ends a running epoch (its loop gets ErrClosed), waits for the workers and for calls of Sample, and frees all
+// memory. Memory of batches that are in a loop body or were kept is freed when the body ends or Release is called. It
+// may be called in a loop body. Later calls return the first result.
 func (l *Loader) Close() error {
 	l.closeOnce.Do(func() {
 		l.mu.Lock()

@@ -321,6 +321,7 @@ func (c *loadCase) settle(t *testing.T) sampling.Sampler {
 		c.opt.SameTime, c.opt.TimeOrder = 0, false
 	}
 	c.opt.TimeOrder = c.opt.TimeOrder && !c.opt.Shuffle
+	c.opt.Times = loader.IgnoreTimes // most samplers drawn do not read them
 	return s
 }
 

@@ -7,11 +7,11 @@ import (
 	"github.com/khop-gnn/khop/loader/internal/oncuda"
 )
 
-// Meters is energy, utilisation and traffic since Loader.Meter. What could not be measured is nil, and NotMeasured says
-// why.
+// Meters has energy, utilisation and traffic since Loader.Meter. Values that could not be measured are nil, and
+// NotMeasured says why.
 //
-// Board and host are measured whole: what else runs there counts too. Utilisation and traffic over the bus are means
-// over samples, of which each looks back on some milliseconds only: they need a second and more.
+// Board and host are measured as a whole, including other programs. Utilisation and traffic over the bus are means over
+// samples, each of some milliseconds: they need a second or more.
 type Meters struct {
 	Seconds    float64  `json:"seconds"`
 	CPUSeconds *float64 `json:"cpu_seconds"` // of this process, all threads, user and system
@@ -24,12 +24,12 @@ type Meters struct {
 
 	HostJoules  *float64 `json:"host_joules"`  // of processor packages and memory, by RAPL
 	HostDomains []string `json:"host_domains"` // which
-	// why a value is nil: by "board", "gpu", "pcie", "replays", "host", "cpu"
+	// why values are nil, by "board", "gpu", "pcie", "replays", "host", "cpu"
 	NotMeasured map[string]string `json:"not_measured"`
 }
 
-// Meter begins to measure what loading costs, or begins anew: Stats().Meters then tells it, up to Close. It takes five
-// samples a second, which costs next to nothing; without it nothing is opened. On a closed loader it does nothing.
+// Meter begins, or begins again, to measure the cost of loading, up to Close: Stats().Meters then has it. It takes five
+// samples a second, which costs little; without Meter no counter is opened. On a closed loader it does nothing.
 func (l *Loader) Meter() {
 	address := ""
 	if d, ok := l.plan.On.(*oncuda.Processor); ok {

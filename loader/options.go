@@ -18,11 +18,11 @@ import (
 	"github.com/khop-gnn/khop/sparse"
 )
 
-// Source is what batches are loaded from: a *graph.Graph in memory, a dataset of package formats, or one of yours. It
+// Source is what batches are loaded from: a *graph.Graph in memory, a dataset of package formats, or your own type. It
 // must stay open and unchanged while the loader is in use.
 //
-// A source may have more methods: Path() string, which names it in errors; Remedy() string, which says what to do where
-// its arrays turn out to be damaged; Unchanged() error, which is asked when an epoch begins; and those of Verifier.
+// A source may have more methods: Path() string, which names it in errors; Remedy() string, which says what to do if
+// its arrays are damaged; Unchanged() error, which is called when an epoch begins; and those of Verifier.
 type Source interface {
 	// ID identifies the contents: equal ids mean equal graphs.
 	ID() [16]byte
@@ -32,16 +32,15 @@ type Source interface {
 	Split(name string, index int) (graph.Seeds, error)
 }
 
-// Remainder says what happens where the batches of an epoch do not divide by the number of ranks.
+// Remainder says what happens if the batches of an epoch do not divide by the number of ranks.
 type Remainder uint8
 
 const (
-	// Pad gives every rank the same number of batches: ranks that run short repeat batches of the epoch, flagged
-	// Padded.
+	// Pad gives every rank the same number of batches: ranks with too few repeat batches of the epoch, flagged Padded.
 	Pad Remainder = iota
 	// Drop leaves out the last, incomplete round.
 	Drop
-	// Short gives the last ranks a batch less, as evaluation wants it.
+	// Short gives the last ranks one batch less, as evaluation needs.
 	Short
 )
 
@@ -50,7 +49,23 @@ var remainders = []string{"pad", "drop", "short"}
 // String returns the name on the command line.
 func (r Remainder) String() string { return enum.Name(remainders, r) }
 
-// Residence says where the dataset lies while it is read.
+// SeedTimes says what becomes of the times of seeds.
+type SeedTimes uint8
+
+const (
+	// ReadTimes refuses seeds with times where the sampler does not look at them: rows later than a seed would be in its
+	// batch.
+	ReadTimes SeedTimes = iota
+	// IgnoreTimes lets such a sampler load rows of any time. Batches still have the times of their seeds.
+	IgnoreTimes
+)
+
+var seedTimes = []string{"read", "ignore"}
+
+// String returns the name on the command line.
+func (t SeedTimes) String() string { return enum.Name(seedTimes, t) }
+
+// Residence says where the dataset is while it is read.
 type Residence uint8
 
 const (
@@ -58,14 +73,14 @@ const (
 	Mapped Residence = iota
 	// Resident copies topology and the columns in use once, in New, into memory on huge pages.
 	Resident
-	// Disk reads rows of columns from their files, past the page cache, into a cache of CacheBytes. It samples ahead by
-	// Lookahead batches, and so keeps the rows that are needed soonest. A topology of files that CacheBytes has no room
-	// for is read page by page, those of a hop together; else topology, and columns that lie in no file, are read as
-	// with Mapped. With a device the topology stays on disk only where neither Device.Cache nor the host's memory
+	// Disk reads rows of columns from their files, past the page cache, into a cache of CacheBytes. It samples
+	// Lookahead batches ahead, and so keeps the rows that are needed soonest. A topology in files for which CacheBytes
+	// has no room is read by pages, those of a hop together; otherwise topology, and columns that are not in files, are
+	// read as with Mapped. With a device the topology stays on disk only if neither Device.Cache nor the host's memory
 	// beyond CacheBytes has room for it; then the CPU samples. For a device rows are read to page-locked memory, from
-	// where a copy engine moves them; columns that CacheBytes has room for as a whole are read as with Mapped.
+	// where a copy engine moves them; columns that fit in CacheBytes as a whole are read as with Mapped.
 	Disk
-	// Auto is Disk where graph and columns in use do not fit in the available memory, else Mapped.
+	// Auto is Disk if graph and columns in use do not fit in the available memory, else Mapped.
 	Auto
 )
 
@@ -74,10 +89,10 @@ var residences = []string{"mapped", "resident", "disk", "auto"}
 // String returns the name on the command line.
 func (r Residence) String() string { return enum.Name(residences, r) }
 
-// NoDeviceCache is the Options.DeviceCache with which all of the source is read over the bus.
+// NoDeviceCache is the DeviceOptions.Cache that reads all of the source over the bus.
 const NoDeviceCache = -1
 
-// Ranking says which rows of a column are kept in device memory, where the column does not fit as a whole.
+// Ranking says which rows of a column are kept in device memory, if the whole column does not fit.
 type Ranking uint8
 
 const (
@@ -85,13 +100,13 @@ const (
 	RankInDegree Ranking = iota
 	// RankPageRank keeps the rows that a walk from the seeds along in-edges visits most (gather.PageRank).
 	RankPageRank
-	// RankPresample keeps the rows that batches of epoch 0 ask for most, of which New samples some (Yang et al.,
+	// RankPresample keeps the rows that batches of epoch 0 need most; New samples some of them (Yang et al.,
 	// "GNNLab", EuroSys 2022).
 	RankPresample
-	// RankUses begins as RankPresample does, and before each epoch keeps the rows that were gathered most in the one
-	// before. It costs 4 bytes of device memory a row.
+	// RankUses begins as RankPresample does, and before each epoch keeps the rows that the last epoch gathered most. It
+	// costs 4 bytes of device memory a row.
 	RankUses
-	// RankNone keeps none.
+	// RankNone keeps no rows.
 	RankNone
 )
 
@@ -100,20 +115,20 @@ var rankings = []string{"in-degree", "pagerank", "presample", "uses", "none"}
 // String returns the name on the command line.
 func (r Ranking) String() string { return enum.Name(rankings, r) }
 
-// Carry says who brings a device the rows of columns that do not lie in its memory.
+// Carry says how a device gets the rows of columns that are not in its memory.
 type Carry uint8
 
 const (
-	// CarryKernels lets kernels read the rows over the bus, where they lie in host memory: no CPU thread copies one
-	// (PyTorch-Direct). While they wait for the bus they hold multiprocessors, and without MPS, where another process
-	// trains, all of the device.
+	// CarryKernels lets kernels read the rows in host memory over the bus: no CPU thread copies a row (PyTorch-Direct).
+	// While kernels wait for the bus they occupy multiprocessors; if another process trains without MPS, the whole
+	// device.
 	CarryKernels Carry = iota
 	// CarryCopies lets threads of the CPU copy the rows to page-locked memory, from where a copy engine moves them.
-	// Kernels of another process go on meanwhile. The columns are not page-locked, and of their rows the device keeps
-	// none.
+	// Kernels of another process run meanwhile. The columns are not page-locked, and the device keeps none of their
+	// rows.
 	CarryCopies
-	// CarryMeasured times both for each column on some batches in New, and takes what is faster there. It cannot see
-	// who else uses the device. PlaceAll takes CarryKernels in its place where Device names several.
+	// CarryMeasured times both for each column on some batches in New, and takes the faster one. It does not know which
+	// other processes use the device. PlaceAll takes CarryKernels instead if Device names several.
 	CarryMeasured
 )
 
@@ -124,18 +139,18 @@ func (c Carry) String() string { return enum.Name(carries, c) }
 
 // Options say what to load and how. The zero value of every field but Sampler is its default.
 //
-// Only Sampler, Seeds, BatchSize, Shuffle, DropLast, TimeOrder, SameTime, Seed, Instance and Links decide what is in a
-// batch. Rank, WorldSize and Remainder decide which batches this loader yields; the rest decides how fast, and what
-// comes along.
+// Only Sampler, Seeds, BatchSize, Shuffle, DropLast, TimeOrder, SameTime, Seed, Instance and Links decide the contents
+// of a batch. Rank, WorldSize and Remainder decide which batches this loader yields. The other options decide speed,
+// and what a batch has besides.
 //
-// The tags say the rest of what the command line, Python and the documents know of an option: its name there, its
-// default, its range and a sentence of help. Package internal/option reads them; nobody repeats them.
+// The tags have the other facts of an option for the command line, Python and the documents: its name, its default, its
+// range and a sentence of help. Package internal/option reads them.
 type Options struct {
 	// Sampler makes the batches; required.
 	Sampler sampling.Sampler
-	// Seeds are what an epoch goes over. Some samplers have items of their own (sampling.Items): Seeds must be the
-	// zero value then, and BatchSize is not looked at. Default: the split "train" of index 0, and where there is none
-	// all nodes.
+	// Seeds are what an epoch goes over. Some samplers have items of their own (sampling.Items): Seeds must then be the
+	// zero value, and BatchSize is ignored. Default: the split "train" of index 0, or all nodes if there is no such
+	// split.
 	Seeds SeedSource
 	// BatchSize is the seeds of a batch; the last may have fewer.
 	BatchSize int `default:"1024" range:"1,1073741824" help:"Seeds per batch."`
@@ -143,83 +158,85 @@ type Options struct {
 	DropLast bool `help:"Leave out a last batch with fewer seeds."`
 	// Shuffle takes the seeds in another random order each epoch instead of the order given.
 	Shuffle bool `help:"Take the seeds in a new random order each epoch."`
+	// Times says what becomes of the times of seeds where the sampler does not look at them. Default ReadTimes: an error.
+	Times SeedTimes `default:"read" help:"If the sampler ignores times that seeds have: read is an error, ignore is not."`
 	// TimeOrder takes the seeds in the order of their times, those of one time in the order given.
 	TimeOrder bool `help:"Take the seeds in the order of their times."`
-	// SameTime makes batches of seeds whose times lie in one span of so many units, of which one begins at 0: 1 is for
-	// seeds of one time, 86,400 for those of a day, where times are in seconds. A batch has BatchSize of them at most;
-	// DropLast leaves out those that have fewer. They come in the order of their times. With Shuffle batches do not,
-	// nor the seeds of a span among its batches. Default 0: batches are of any times.
+	// SameTime is the width of a time window: no batch has seeds of two windows. One of them begins at time 0. 1 means
+	// seeds of the same time; 86,400, where times are in seconds, seeds of the same day. A batch has BatchSize of them
+	// at most; DropLast leaves out those that have fewer. They come in the order of their times. With Shuffle batches
+	// do not, nor the seeds of a window among its batches. Default 0: batches are of any times.
 	SameTime int64 `default:"0" range:"0," help:"Time span that a batch's seeds share, such as 86400 seconds; 0: any."`
 	// Seed keys every random choice.
 	Seed uint64 `default:"0" help:"Key of every random choice."`
-	// Instance tells apart loaders that share a seed and must not repeat each other: training 0, validation 1.
+	// Instance distinguishes loaders that share a seed and must not make the same draws: training 0, validation 1.
 	Instance uint32 `default:"0" help:"Number that tells apart loaders with the same --seed."`
 
-	// Rank and WorldSize share an epoch among processes: rank r yields batches r, r+WorldSize, ... What is in a batch
-	// does not depend on them. Default 0 of 1.
+	// Rank and WorldSize share an epoch among processes: rank r yields batches r, r+WorldSize, ... The contents of a
+	// batch do not depend on them. Default 0 of 1.
 	Rank      int `of:"sample" default:"0" help:"Rank of this process; without it the launcher's, if any."`
 	WorldSize int `of:"sample" default:"1" range:"1,1073741824" help:"..."`
-	// Remainder says what happens where the batches do not divide by WorldSize. Default Pad.
+	// Remainder says what happens if the batches do not divide by WorldSize. Default Pad.
 	Remainder Remainder `of:"serve,sample" default:"pad" help:"..."`
 
-	// Columns say what comes with a batch beside its topology.
+	// Columns say what a batch has besides its topology.
 	Columns ColumnOptions
 	// Links belong to seeds that are edges.
 	Links LinkOptions
 
-	// Workers are the goroutines that sample and gather. Default: all cores; on a device, where they mostly wait, 2;
-	// for a topology on disk, which some wait for, twice the cores and two more, as far as memory has room for them.
+	// Workers are the goroutines that sample and gather. Default: one a core; on a device, where they mostly wait, 2;
+	// for a topology on disk, for which some wait, twice the cores and two more, if memory has room for them.
 	Workers int `default:"0" range:"1,4096" help:"Goroutines that make batches; 0: one per core, 2 on a device."`
-	// Residence says where the dataset lies while it is read. Default Mapped.
+	// Residence says where the dataset is while it is read. Default Mapped.
 	Residence Residence `default:"mapped" short:"resident" help:"..."`
-	// RowsFrom is where rows of columns come from that this machine has not: node columns of several numbers a row, of
-	// servers of integrations/flight at grpc://HOST:PORT,.. or grpc+tls://HOST:PORT,.. Its program khop-rows asks them:
-	// the one that the environment's KHOP_ROWS names, else the one in PATH. Rows come ahead of their batches, and
-	// Disk.CacheBytes of them are kept. The source needs the columns' shapes alone: their files may be sparse. Verify
-	// does not look at them. Default: all rows are here.
+	// RowsFrom names servers of rows that this machine does not have: of node columns with several numbers a row. They
+	// are servers of integrations/flight, at grpc://HOST:PORT,.. or grpc+tls://HOST:PORT,.. The program khop-rows
+	// fetches the rows: the one that the environment's KHOP_ROWS names, else the one in PATH. Rows come ahead of their
+	// batches, and Disk.CacheBytes of them are kept. The source needs only the columns' shapes: their files may be
+	// sparse. Verify ignores these columns. Default: this machine has all rows.
 	RowsFrom string `value:"ADDRESS" empty:"here" help:"..."`
 	// Verify compares the source's chunks with their checksums as they are first read: the topology, and columns that
-	// are copied or read by a device, in New; other columns as a batch first reads a row of a chunk. A chunk that does
-	// not fit is an error, in the place of the batch that would have read it. ErrOptions for a source that is no
-	// Verifier. Default: checksums are not looked at.
+	// are copied or read by a device, in New; other columns when a batch first reads a row of a chunk. A chunk that
+	// does not fit is an error, in place of the batch that would have read it. ErrOptions for a source that is not a
+	// Verifier. Default: no checksums are compared.
 	Verify bool `help:"Compare the dataset with its checksums when it is first read."`
 	// MaxMemory is the most anonymous memory that the loader takes, in bytes: copies of the dataset, slots and scratch,
-	// not mapped files. It is kept by having fewer slots and workers, down to one; New fails with ErrMemory where that
-	// does not suffice. Default: no limit.
+	// not mapped files. To keep the limit the loader has fewer slots and workers, down to one; if that does not
+	// suffice, New fails with ErrMemory. Default: no limit.
 	MaxMemory int64 `kind:"size" range:"0," help:"..."`
 
 	// Disk belongs to Residence Disk and Auto, and to RowsFrom.
 	Disk DiskOptions
-	// Device says where batches are made and lie.
+	// Device says where batches are made and stored.
 	Device DeviceOptions
-	// Tuning is what few people need.
+	// Tuning has options that few users need.
 	Tuning TuningOptions
-	// Hooks are what the caller gives, and is told.
+	// Hooks are what the caller gives, and what the loader calls back.
 	Hooks Hooks
 }
 
-// ColumnOptions say what comes with a batch beside its topology.
+// ColumnOptions say what a batch has besides its topology.
 type ColumnOptions struct {
 	// Nodes are gathered for all nodes of a batch, Seeds for its distinct seeds, Edges for its edges. nil means
-	// "feature" and "label" where the graph has them, and no edge column; an empty slice means none.
+	// "feature" and "label", if the graph has them, and no edge column; an empty slice means none.
 	Nodes []string `name:"node-columns" of:"serve" value:"NAMES" empty:"none" help:"..."`
 	Seeds []string `name:"seed-columns" of:"serve" value:"NAMES" empty:"none" help:"..."`
 	Edges []string `name:"edge-columns" of:"serve" value:"NAMES" empty:"none" help:"..."`
 	// EdgePos delivers the edges' positions in the dataset with each block; Edges imply it.
 	EdgePos bool `of:"serve" help:"Deliver the positions of edges in the dataset."`
-	// Widen delivers rows that are stored narrow as another type: float32, float16 or bfloat16, or "column=float16" for
-	// those of one column. Stored narrow are floats of 16 bits, int8 with the column NAME_scale beside, and coded rows
-	// (graph.Code), all of which a conversion makes. Default: rows are delivered as they are stored.
+	// Widen delivers rows that are stored in a narrow type as another type: float32, float16 or bfloat16, or
+	// "column=float16" for one column. Narrow types are floats of 16 bits, int8 with a column NAME_scale, and coded
+	// rows (graph.Code); a conversion makes all of them. Default: rows are delivered as they are stored.
 	Widen []string `value:"[COLUMN=]DTYPE" empty:"no" help:"..."`
-	// Prepare makes transposes and norms of the blocks in the pipeline, which batches then have as arrays, whose names
-	// docs/loader.md has. Only the CPU makes them. Default: none.
+	// Prepare makes transposes and norms of the blocks in the pipeline. Batches have them as arrays, whose names are in
+	// docs/loader.md. Only the CPU makes them. Default: none.
 	Prepare sparse.Preparation `range:"0,7" value:"WHAT" help:"..."`
 }
 
 // LinkOptions belong to seeds that are edges.
 type LinkOptions struct {
 	// Label and Time name columns of the edges, integers, with the labels and times of seeds that are edges of the
-	// graph (AllEdges); for others they are an error. Labels are 1 without.
+	// graph (AllEdges); for others they are an error. Without Label all labels are 1.
 	Label string `name:"link-label" empty:"none" value:"COLUMN" help:"..."`
 	Time  string `name:"link-time" empty:"none" value:"COLUMN" help:"Edge column of times for --seeds all-edges."`
 	// Negatives are added to the batch's edges, with label 0. Default: none.
@@ -230,85 +247,86 @@ type LinkOptions struct {
 
 // DiskOptions belong to Residence Disk and Auto, and to RowsFrom.
 type DiskOptions struct {
-	// CacheBytes is how many bytes of rows are kept in memory: columns as a whole where they are small, and of others
-	// the rows that are needed soonest. What planning takes comes on top. Of a topology on disk the loader assumes that
-	// as many bytes are in the page cache. Default: half of MaxMemory, or of what is available.
+	// CacheBytes is how many bytes of rows are kept in memory: whole columns if they are small, and for others the rows
+	// that are needed soonest. Planning takes more memory. For a topology on disk the loader assumes that as many bytes
+	// are in the page cache. Default: half of MaxMemory, or of the available memory.
 	CacheBytes int64 `kind:"size" range:"0," help:"..."`
-	// Lookahead is the most batches that are sampled ahead; fewer where their ids would take more than an eighth of
+	// Lookahead is the most batches that are sampled ahead; fewer if their ids would take more than an eighth of
 	// CacheBytes, and 8 MiB.
 	Lookahead int `default:"64" range:"1,16384" help:"The most batches that --residence disk samples ahead."`
-	// PackBytes lets the loader write rows that batches known ahead need, and the cache has no room for, to temporary
-	// files of so many bytes beside the columns, where they lie one after another for each batch. It does so where the
-	// disk reads them faster then, and there is room. Ids of batches known ahead may then take as much as CacheBytes,
-	// and 64 MiB: choose Lookahead large. Default: it does not.
+	// PackBytes lets the loader write rows that future batches need, and for which the cache has no room, to temporary
+	// files of PackBytes bytes beside the columns, one after another for each batch. It does so if the disk reads them
+	// faster then, and has room. Ids of future batches may then take as much as CacheBytes, and 64 MiB: choose a large
+	// Lookahead. Default: no packing.
 	PackBytes int64 `name:"pack" kind:"size" range:"0," help:"..."`
 }
 
-// DeviceOptions say where batches are made and lie.
+// DeviceOptions say where batches are made and stored.
 type DeviceOptions struct {
-	// Name is "cpu", "cuda" (the first device), "cuda:1", or "auto": the first device where there is one and Sampler
-	// runs on it, else the CPU. Batches are the same, byte for byte.
+	// Name is "cpu", "cuda" (the first device), "cuda:1", or "auto": the first device, if there is one and Sampler runs
+	// on it, else the CPU. Batches are the same, byte for byte.
 	Name string `name:"device" default:"auto" value:"NAME" help:"Where to make batches: auto, cpu, cuda or cuda:N."`
-	// Memory is the most device memory that the loader takes, in bytes. Default: half of what is free on the device
+	// Memory is the most device memory that the loader takes, in bytes. Default: half of the free memory of the device
 	// when New is called.
 	Memory int64 `name:"device-memory" kind:"size" range:"0," help:"..."`
-	// Cache is how much of it is for the source, in bytes: first the graph, then whole columns, the smallest first,
-	// then the rows that HotRows expects to be read most. What does not fit is read over the bus. Default: what slots
-	// and scratch leave, and at least half; NoDeviceCache for none.
+	// Cache is how many bytes of it are for the source: first the graph, then whole columns, the smallest first, then
+	// the rows that HotRows expects to be read most. The rest is read over the bus. Default: the memory that slots and
+	// scratch leave, and at least half; NoDeviceCache means none.
 	Cache int64 `name:"device-cache" kind:"size" zero:"-1" range:"-1," help:"..."`
 	// HotRows ranks the rows of columns that do not fit in Memory as a whole. Default RankInDegree.
 	HotRows Ranking `default:"in-degree" help:"..."`
 }
 
-// TuningOptions are what few people need: nobody's hardware has asked for other values yet.
+// TuningOptions are options that few users need: no hardware is known yet on which other values are better.
 type TuningOptions struct {
-	// Prefetch is how many finished batches may wait for the loop.
+	// Prefetch is the most finished batches that wait for the loop.
 	Prefetch int `default:"2" range:"1,4096" help:"Finished batches that may wait for the consumer."`
 	// SlotTimeout is how long to wait for a release when all slots hold kept batches. Default 60 s.
 	SlotTimeout time.Duration `default:"60s" range:"1,"`
-	// HostPages says on which pages of host memory a device reads columns that do not fit in Device.Cache as a whole.
+	// HostPages says from which pages of host memory a device reads columns that do not fit in Device.Cache as a whole.
 	// Default PagesByLadder.
 	HostPages HostPages `default:"ladder" help:"..."`
-	// Carry says who brings the device the rows of columns that do not fit in Device.Cache as a whole. Default
+	// Carry says how the device gets the rows of columns that do not fit in Device.Cache as a whole. Default
 	// CarryKernels.
 	Carry Carry `default:"kernels" help:"..."`
-	// HotShare says how the devices of PlaceAll keep hot rows, where they reach each other's memory. Default ShareAuto.
+	// HotShare says how the devices of PlaceAll keep hot rows, if they reach each other's memory. Default ShareAuto.
 	HotShare Sharing `of:"serve" default:"auto" help:"..."`
-	// DeviceBlocks is the most blocks of 256 threads that a kernel of this loader has, which leaves the other
-	// multiprocessors to training. Default: 40 for rows that are gathered over the bus, else 8 a multiprocessor.
+	// DeviceBlocks is the most blocks of 256 threads of a kernel of this loader; training has the other
+	// multiprocessors. Default: 40 for rows that are gathered over the bus, else 8 a multiprocessor.
 	DeviceBlocks int `default:"0" range:"0,1048576" help:"..."`
-	// Trace is a file that Close writes: what workers and loop did when, as a Chrome trace, which Perfetto opens. The
-	// last 32,768 events of each of them stay, 56 bytes each. Loaders of one process share a file. Default: none.
+	// Trace is a file that Close writes: a timeline of workers and loop, as a Chrome trace, which Perfetto opens. It
+	// has the last 32,768 events of each of them, 56 bytes each. Loaders of one process share a file. Default: none.
 	Trace string `of:"serve,bench" kind:"path" value:"FILE" help:"..."`
 }
 
-// Hooks are what the caller gives, and is told. No door but Go has them.
+// Hooks are what the caller gives, and what the loader calls back. Only Go has them.
 type Hooks struct {
-	// Logger hears of decisions and of the end of each epoch; nil is silent.
+	// Logger gets decisions and the end of each epoch; nil is silent.
 	Logger *slog.Logger
-	// Progress is told how far a stage of New is, in bytes: "topology" and "columns" (Resident) or "read ahead"
+	// Progress receives how far a stage of New is, in bytes: "topology" and "columns" (Resident) or "read ahead"
 	// (Mapped), then "slots"; and "prepare", in units of its own, where the sampler or negatives look at the whole
 	// graph first. One goroutine at a time calls it; nil for none.
 	Progress func(stage string, done, total int64)
-	// Made is called by the worker that has made a batch, before the loop gets it, for several batches at a time; nil
-	// for none. It may read the batch until it returns. An error takes the batch's place.
+	// Made is called by the worker that has made a batch, before the loop gets it, for several batches at the same
+	// time; nil for none. It may read the batch until it returns. The loop gets its error in place of the batch.
 	Made func(*Batch) error
-	// RowMemory gives the memory that columns are gathered into, which the loader only ever writes; nil takes it from
-	// the system. On a device it gives all device memory of the slots, ids among it, which the loader reads as well.
+	// RowMemory provides the memory into which columns are gathered, and which the loader never reads; nil takes it
+	// from the system. On a device it provides all device memory of the slots, including ids, which the loader also
+	// reads.
 	RowMemory pinned.Provider
-	// Tier brings the rows of columns, of all or of those that it chooses (tier.Chooser), in place of Residence and of
-	// the options of devices. It is for one placed source; nil for none.
+	// Tier brings the rows of all columns, or of those that it chooses (tier.Chooser), in place of Residence and of the
+	// options of devices. It is for one placed source; nil for none.
 	Tier tier.Tier
-	// Remote brings rows as RowsFrom does, in a program of one's own: it is for one placed source, and takes the place
-	// of RowsFrom; nil for none.
+	// Remote brings rows as RowsFrom does, by your own code. It is for one placed source, and replaces RowsFrom; nil
+	// for none.
 	Remote tier.Remote
-	// PerSlot is how many bytes the caller keeps for each slot beside it, as the feed keeps copies of ids: MaxMemory
-	// leaves room for them.
+	// PerSlot is how many bytes the caller keeps for each slot, such as the feed's copies of ids: MaxMemory leaves room
+	// for them.
 	PerSlot int64 `range:"0,"`
 }
 
-// EnsureDefaults replaces zero values by their defaults and returns o. What depends on the source (Seeds, columns)
-// stays.
+// EnsureDefaults replaces zero values by their defaults and returns o. Defaults that depend on the source (Seeds,
+// columns) are not set.
 func (o *Options) EnsureDefaults() *Options {
 	option.Fill(o)
 	if o.Workers == 0 {
@@ -318,8 +336,8 @@ func (o *Options) EnsureDefaults() *Options {
 	return o
 }
 
-// Validate returns an error that wraps ErrOptions for options that make no sense whatever the source. It expects
-// defaults to be in place.
+// Validate returns an error that wraps ErrOptions for options that are invalid for every source. Set defaults first
+// (EnsureDefaults).
 func (o *Options) Validate() error {
 	if o.Sampler == nil {
 		return option.Errorf(ErrOptions, o, "Sampler", " is not set")
@@ -347,16 +365,16 @@ func (o *Options) log() *slog.Logger {
 	return o.Hooks.Logger
 }
 
-// HostPages says on which pages of host memory a device reads columns that its memory does not have.
+// HostPages says from which pages of host memory a device reads columns that are not in its memory.
 type HostPages uint8
 
 const (
-	// PagesByLadder takes the best rung of the ladder, which is the file's own pages wherever the driver registers
-	// them: a copy reads all of the column first, and takes as much memory again.
+	// PagesByLadder takes the best rung of the ladder: the file's own pages, if the driver registers them. A copy would
+	// first read the whole column, and take as much memory again.
 	PagesByLadder HostPages = iota
 	// PagesMeasured gathers random rows of a part of each column in New, from the file's own pages and from a copy on
-	// huge pages, and copies the column where that is faster by more than a tenth and memory allows it. Columns below
-	// 64 MiB, and those that another placed source of the process has attached, are taken as PagesByLadder does.
+	// huge pages, and copies the column if that is faster by more than a tenth and memory suffices. For columns below
+	// 64 MiB, and those that another placed source of the process has attached, it does as PagesByLadder.
 	PagesMeasured
 )
 
@@ -369,12 +387,13 @@ func (p HostPages) String() string { return enum.Name(hostPages, p) }
 type Sharing uint8
 
 const (
-	// ShareAuto keeps as many of the hottest rows on each device, and deals as many of the next among them, as
-	// should take least time by what copies between the devices and from the host took when they were placed.
+	// ShareAuto keeps some of the hottest rows on each device, and divides the next ones among the devices. It chooses
+	// the numbers that should take least time, by the measured times of copies between the devices and from the host.
 	ShareAuto Sharing = iota
 	// ShareNone keeps the same rows on each device.
 	ShareNone
-	// ShareAll keeps each row on one device alone, where the others read it. Devices that reach no other are an error.
+	// ShareAll keeps each row on only one device, where the others read it. A device that does not reach the others is
+	// an error.
 	ShareAll
 )
 
@@ -384,8 +403,8 @@ var sharings = []string{"auto", "none", "all"}
 func (s Sharing) String() string { return enum.Name(sharings, s) }
 
 // String returns the options as the JSON object that "khop serve --config" reads, with keys in order: the sampler by
-// its name, and every option that is not zero. Seeds and Hooks are left out, as is a sampler that khop does not have.
-// SlotTimeout, Rank and WorldSize are no options of its: leave them zero for it.
+// its name, and every option that is not zero. Seeds and Hooks are left out, as is a sampler of another package. "khop
+// serve" does not have SlotTimeout, Rank and WorldSize: leave them zero for it.
 func (o Options) String() string {
 	d := option.Document(o, option.Of(o))
 	s := unwrapped(o.Sampler)
@@ -394,7 +413,7 @@ func (o Options) String() string {
 		maps.Copy(d, option.Document(s, kind.Options()))
 	}
 	text, err := json.Marshal(d)
-	if err != nil { // a number that is none: no loader takes it
+	if err != nil { // not a number: no loader takes it
 		return fmt.Sprintf(`{"error": %q}`, err)
 	}
 	return string(text)
@@ -408,12 +427,12 @@ func unwrapped(s sampling.Sampler) sampling.Sampler {
 	return s
 }
 
-// ParseOptions is the inverse of String. What the text does not say is the zero value. It returns ErrOptions for a text
-// that is none of String, and for a sampler that has more than options: a Cluster with a partition.
+// ParseOptions is the inverse of String. Options that the text does not have are the zero value. It returns ErrOptions
+// for a text that String does not write, and for a sampler that has more than options: a Cluster with a partition.
 func ParseOptions(text string) (o Options, err error) {
 	var d map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(text), &d); err != nil {
-		return Options{}, fmt.Errorf("%w: options are no JSON object: %w", ErrOptions, err)
+		return Options{}, fmt.Errorf("%w: options are not a JSON object: %w", ErrOptions, err)
 	}
 	if named, ok := d["sampler"]; ok {
 		name, _ := option.Say(named).(string)

@@ -135,7 +135,7 @@ func drawOptions(t *testing.T, r *rand.Rand, options any, of []tags.Option) {
 		for _, name := range strings.Split(of[i].Path, ".") {
 			at = at.FieldByName(name)
 		}
-		if r.IntN(3) == 0 || of[i].Name == "length" { // of which 0 is none in Go, and the default elsewhere
+		if r.IntN(3) == 0 || of[i].Name == "length" { // 0 means none in Go, and the default elsewhere
 			drawOption(t, r, &of[i], at)
 		}
 		by := v.FieldByName("PerType")

@@ -13,40 +13,40 @@ import (
 	"github.com/khop-gnn/khop/loader/tier"
 )
 
-// Outlook says what an epoch reads of columns on disk, by size of the cache and by policy.
+// Outlook says how much an epoch reads of columns on disk, by size of the cache and by policy.
 type Outlook struct {
 	Batches int64 `json:"batches"` // of an epoch
-	Rows    int64 `json:"rows"`    // that an epoch asks for, about
-	// Share of the rows was simulated, all places of the columns alike; what is said is scaled to all rows.
+	Rows    int64 `json:"rows"`    // that an epoch needs, about
+	// Share of the rows was simulated, all places of the columns alike; the figures are scaled to all rows.
 	Share       float64        `json:"share"`
 	ColumnBytes int64          `json:"column_bytes"` // of the columns that can stay on disk
 	Probe       disk.Probe     `json:"probe"`
 	Caches      []OutlookCache `json:"caches"` // ascending
-	// TopologyBytes is of the arrays that the sampler reads. Topology is what an epoch reads of those that stay on
-	// disk, with Options.Disk.CacheBytes, as the sampling of two has shown; nil where they do not stay there.
+	// TopologyBytes are the bytes of the arrays that the sampler reads. Topology is how much an epoch reads of those
+	// that stay on disk, with Options.Disk.CacheBytes, estimated from two sampled epochs; nil if none stays there.
 	TopologyBytes int64               `json:"topology_bytes"`
 	Topology      *tier.TopologyStats `json:"topology_on_disk,omitempty"`
 }
 
-// OutlookCache is an Outlook for a cache of a size.
+// OutlookCache is an Outlook for one size of the cache.
 type OutlookCache struct {
 	CacheBytes int64           `json:"cache_bytes"` // Options.Disk.CacheBytes
 	Policies   []OutlookPolicy `json:"policies"`    // in the order of disk.Policies; Packed last, with PackBytes
 }
 
-// OutlookPolicy is what an epoch reads under a policy.
+// OutlookPolicy is how much an epoch reads under a policy.
 type OutlookPolicy struct {
 	Policy disk.Policy `json:"policy"`
 	disk.Counts
-	Seconds float64 `json:"seconds"` // of the disk, as the probe has it
+	Seconds float64 `json:"seconds"` // of the disk, by the probe
 }
 
 // Seconds returns how long the disk would take for khop's own policy.
 func (c *OutlookCache) Seconds() float64 { return c.Policies[disk.Ahead].Seconds }
 
-// LookOut samples two epochs and simulates what the second reads of columns on disk, with caches from 1 % to 40 % of
-// their size, and one of Options.Disk.CacheBytes. Columns are not read, but for the probe of the disk. Errors are those
-// of New, and ErrOptions where no column lies in a file.
+// LookOut samples two epochs and simulates the reads of the second from columns on disk, with caches from 1 % to 40 %
+// of their size, and one of Options.Disk.CacheBytes. It reads no columns, except to probe the disk. Errors are those of
+// New, and ErrOptions if no column is in a file.
 func LookOut(ctx context.Context, src Source, opt Options) (*Outlook, error) {
 	own := opt.Disk.CacheBytes
 	opt.Residence, opt.Device.Name = Disk, "cpu"

@@ -51,7 +51,7 @@ func TestAnOutlookNeedsABatch(t *testing.T) {
 	}
 }
 
-// An eighth of what is expected is left free where workers may be fewer, and not a byte more.
+// An eighth of the estimate is left free where workers may be fewer, and not a byte more.
 func TestAnEighthIsLeftFreeForBatchesThatDiffer(t *testing.T) {
 	needDisk(t)
 	g, _ := inFiles(t, graphs.Plain(t, 2000, 6), true)

@@ -44,7 +44,7 @@ func (l *Loader) leave(s *ownedSlot) {
 	}
 }
 
-// recycle makes a delivered slot free for another batch, or frees its memory if there will be none. l.mu is held.
+// recycle makes a delivered slot free for another batch, or frees its memory if no batch follows. l.mu is held.
 func (l *Loader) recycle(s *ownedSlot) {
 	if s.batch.shared { // its pointer must never come to mean another batch
 		s.batch.slot, s.batch.Sample = nil, nil

@@ -12,7 +12,7 @@ import (
 	"github.com/khop-gnn/khop/loader"
 )
 
-// atRandom reports whether the system was told that a file is read at random, where it is mapped.
+// atRandom reports whether the system was advised that a file is read at random, where it is mapped.
 func atRandom(t *testing.T, path string) bool {
 	t.Helper()
 	maps, err := os.ReadFile("/proc/self/smaps")

@@ -95,7 +95,7 @@ func TestAFailingDiskUnderATopologyForADevice(t *testing.T) {
 	failsUnderATopology(t, onADisk(t, pagedOptions))
 }
 
-// A disk that does not answer is said to be what a device's batches wait for, and an epoch can be left then.
+// If a disk does not answer, the message says that a device's batches wait for it, and the epoch can be left.
 func TestWaitingForATopologyForADevice(t *testing.T) {
 	cudatest.Open(t)
 	opt := onADisk(t, pagedOptions)

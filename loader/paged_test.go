@@ -75,8 +75,8 @@ func TestATopologyOnDiskHasMoreWorkersThanCores(t *testing.T) {
 		"a placed source reads nothing from disk")
 }
 
-// The workers beyond the cores, which nobody asked for, are no reason to refuse: in a control group of any size a
-// loader opens where one with as many workers as cores does, with as many as have room, and the plan says how many.
+// Workers beyond the cores, which are a default, are no reason to refuse. In a control group of any size a loader opens
+// where one with as many workers as cores does. It has as many as have room, and the plan says how many.
 func TestWorkersThatNobodyAskedForFitTheRoom(t *testing.T) {
 	g, _ := wideTopology(t)
 	seed := expect.Seed(t)
@@ -181,7 +181,7 @@ func TestATopologyThatIsCutShortIsAnErrorWithItsPlace(t *testing.T) {
 			strings.Contains(failed.Error(), path+": byte "), "got %v", failed)
 }
 
-// The trainer is told that it waits for the disk, and can stop waiting.
+// A trainer that waits for the disk gets a message of it, and can stop waiting.
 func TestWaitingForATopologyIsSaidSo(t *testing.T) {
 	opt := pagedOptions
 	opt.Disk.CacheBytes = 1

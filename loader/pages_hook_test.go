@@ -7,7 +7,7 @@ import (
 	"github.com/khop-gnn/khop/loader/internal/oncuda"
 )
 
-// TimePages lets placed sources try so many bytes of a column until the test ends, and find these times in
+// TimePages lets placed sources try this number of bytes of a column until the test ends, and find these times in
 // milliseconds, one after the other, after what is timed has run. before is called first; nil for nothing.
 func TimePages(t testing.TB, sample int64, before func(), times ...float64) {
 	hadSample, had := oncuda.PageSample, oncuda.TimePages

@@ -33,11 +33,11 @@ type Placed struct {
 	ended bool
 }
 
-// Place brings the graph, and the columns that opt names, to where loaders on opt.Device read them, once. New then
-// makes loaders of the result that share it: as many at a time as loaders says, among which the limits of opt are
-// divided. Their options name the same device or "auto", and columns that opt names; their Residence, MaxMemory,
-// DeviceMemory, DeviceCache, HostPages, Carry and HotRows are not looked at. If several loaders share the source,
-// RankUses ranks rows once, as RankPresample does, and not anew by use.
+// Place brings the graph, and the columns that opt names, once to where loaders on opt.Device read them. New then makes
+// loaders that share the result: up to loaders of them at the same time, among which the limits of opt are divided.
+// Their options name the same device or "auto", and columns that opt names; their Residence, MaxMemory, DeviceMemory,
+// DeviceCache, HostPages, Carry and HotRows are ignored. If several loaders share the source, RankUses ranks rows once,
+// as RankPresample does, not again by use.
 //
 // The source must stay open until the loaders and the result are closed. Errors are those of New.
 func Place(ctx context.Context, src Source, opt Options, loaders int) (*Placed, error) {
@@ -196,7 +196,7 @@ func (p *Placed) free() error { return errors.Join(p.plan.Set.Close(), p.plan.On
 // alone reports whether one loader has the placed source to itself for good.
 func (p *Placed) alone() bool { return p.plan.Set.Loaders == 1 && p.taken == 1 }
 
-// Close ends what Place began: memory is freed when the last loader is closed too. A later call does nothing.
+// Close frees the placed source, when the last loader is closed too. A later call does nothing.
 func (p *Placed) Close() error {
 	p.mu.Lock()
 	again := p.ended
@@ -217,13 +217,13 @@ func (p *Placed) Graph() *graph.Graph { return p.plan.Graph }
 // Split implements Source.
 func (p *Placed) Split(name string, index int) (graph.Seeds, error) { return p.src.Split(name, index) }
 
-// Path returns how errors call the source.
+// Path returns the name of the source in errors.
 func (p *Placed) Path() string { return p.plan.Name }
 
-// Remedy returns what the source says to do where it is damaged.
+// Remedy returns the source's remedy for damage.
 func (p *Placed) Remedy() string { return p.plan.Remedy }
 
-// Verify implements Verifier, as far as the source does.
+// Verify implements Verifier, if the source does.
 func (p *Placed) Verify(b []byte) error {
 	if v, ok := p.src.(Verifier); ok {
 		return v.Verify(b)
@@ -239,7 +239,7 @@ func (p *Placed) unchanged() error {
 	return nil
 }
 
-// Arrays returns where each array of the source is that a device reads; nil on the CPU.
+// Arrays returns the place of each array of the source that a device reads; nil on the CPU.
 func (p *Placed) Arrays() []tier.PlacedArray {
 	if d, ok := p.plan.On.(*oncuda.Processor); ok {
 		return slices.Clone(d.Placed)
@@ -253,6 +253,6 @@ func (p *Placed) BatchArrays() []layout.Array { return p.plan.Arrays }
 // Device returns where loaders of the placed source make batches: "cpu", "cuda:0" and so on.
 func (p *Placed) Device() string { return p.opt.Device.Name }
 
-// Ledger returns what counts the memory of the placed source and of all its loaders, and keeps their limits. Whoever
-// takes memory on behalf of the loaders counts it there too, and says so in Options.Hooks.PerSlot.
+// Ledger returns the ledger that counts the memory of the placed source and of all its loaders, and keeps their limits.
+// Code that takes memory for the loaders counts it there too, and states it in Options.Hooks.PerSlot.
 func (p *Placed) Ledger() *pinned.Ledger { return &p.plan.Set.Ledger }

@@ -14,8 +14,9 @@ import (
 	"github.com/khop-gnn/khop/sampling"
 )
 
-// ChooseDevice returns where a loader with these options makes batches, as Options.Device.Name has it, and why. "auto"
-// is the first device that can make them, else the CPU; a name stays as it is, whether there is such a device or not.
+// ChooseDevice returns where a loader with these options makes batches, as a name for Options.Device.Name, and why.
+// "auto" becomes the first device that can make them, else the CPU; any other name stays as it is, even if there is no
+// such device.
 func ChooseDevice(opt Options) (name, why string) {
 	if name = opt.EnsureDefaults().Device.Name; name != "auto" {
 		return name, "it was asked for"
@@ -71,7 +72,7 @@ func autoProcessor(opt *Options) (on plan.Processor, why string) {
 	return onADevice(d, opt), "the first CUDA device"
 }
 
-// ParseDevice reads Options.Device.Name: the number of the CUDA device that it names, or -1 for "cpu" and "auto";
+// ParseDevice returns the number of the CUDA device that an Options.Device.Name names, or -1 for "cpu" and "auto";
 // ErrOptions for a name of another form.
 func ParseDevice(name string) (ordinal int, err error) {
 	rest, numbered := strings.CutPrefix(name, "cuda:")
@@ -125,7 +126,7 @@ func (l *Loader) hostWork() (work []string) {
 	return work
 }
 
-// onADevice returns a CUDA device, as options have it.
+// onADevice returns the CUDA device of these options.
 func onADevice(d *device.Device, o *Options) plan.Processor {
 	opt := oncuda.Options{Memory: o.Device.Memory, Cache: o.Device.Cache, Resident: o.Residence == Resident,
 		Ranking: o.ranking(), MeasurePages: o.Tuning.HostPages == PagesMeasured,
@@ -154,7 +155,7 @@ func (o *Options) ranking() *oncuda.Ranking {
 	return r
 }
 
-// onTheCPU returns the CPU, as options have it.
+// onTheCPU returns the CPU of these options.
 func onTheCPU(opt *Options) plan.Processor {
 	return &oncpu.Processor{Resident: opt.Residence == Resident}
 }

@@ -107,7 +107,7 @@ func TestTooLittleMemoryForCopiesIsSaid(t *testing.T) {
 	}
 }
 
-// A file that was cut short before it is read ahead is told by New.
+// New reports a file that was cut short before it is read ahead.
 func TestAFileCutShortIsToldAsItIsReadAhead(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("nothing is read ahead here")
@@ -169,7 +169,7 @@ func TestWorkersAreFittedOnlyWhereTheyMayBeFewer(t *testing.T) {
 }
 
 // Where a group leaves little room batches are tried with the workers that are to spare; a sampler that fails then is
-// told of.
+// reported.
 func TestAFaultWhileWorkersAreFittedIsTold(t *testing.T) {
 	needDisk(t)
 	g, _ := inFiles(t, graphs.Plain(t, 2000, 6), true)

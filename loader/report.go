@@ -10,22 +10,22 @@ import (
 	"github.com/khop-gnn/khop/sampling"
 )
 
-// Report says in a sentence what a run waited for, and what to change. docs/troubleshooting.md has the rules.
+// Report describes, in a sentence, what a run waited for, and what to change. docs/troubleshooting.md has the rules.
 type Report struct {
-	Rule   string  `json:"rule"`   // which of them speaks; "" where there is nothing to say
-	Limit  string  `json:"limit"`  // that was met: "sampling", "memory", "disk requests", "consumer", ...
-	Text   string  `json:"text"`   // who waited for whom, how long, and why
+	Rule   string  `json:"rule"`   // which rule applies; "" if none does
+	Limit  string  `json:"limit"`  // the limit that was reached: "sampling", "memory", "disk requests", "consumer", ...
+	Text   string  `json:"text"`   // what waited for what, how long, and why
 	Option string  `json:"option"` // what to change: its name on the command line; "" for none
-	Value  string  `json:"value"`  // and what to
-	Advice string  `json:"advice"` // what else to change; "" for nothing
-	Gain   float64 `json:"gain"`   // how many times as fast the run can become by that, at most; 0: not known
+	Value  string  `json:"value"`  // its new value
+	Advice string  `json:"advice"` // other advice; "" for none
+	Gain   float64 `json:"gain"`   // how many times as fast the run can become, at most; 0: not known
 
 	Seconds float64 `json:"seconds"` // of the run
 	Batches uint64  `json:"batches"`
-	Waited  float64 `json:"waited"` // the share of them in which the loop waited for batches, but for the first
+	Waited  float64 `json:"waited"` // the share of time in which the loop waited for batches, except for the first
 }
 
-// String returns the sentence; "" where there is nothing to say.
+// String returns the sentence; "" if no rule applies.
 func (r Report) String() string {
 	v := verdict.Verdict(r)
 	return v.Say(func(name, value string) string {
@@ -38,7 +38,7 @@ func (r Report) String() string {
 	})
 }
 
-// Report says what the epoch under way has waited for so far, or the one before. It may be called at any time.
+// Report says what the running epoch, or else the last one, has waited for so far. It may be called at any time.
 func (l *Loader) Report() Report {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -107,7 +107,7 @@ func (e elsewhere) Chunk(column []byte, _ int64, _ []byte) (chunk []byte, from i
 	return column, 0, nil
 }
 
-// run goes through an epoch and returns what is said of it.
+// run goes through an epoch and returns its report.
 func (s situation) run(t *testing.T) loader.Report {
 	g, c := graphs.Plain(t, 1200, 4), &clocked{situation: s}
 	opt := loader.Options{BatchSize: 16, Workers: s.workers, Seeds: loader.AllNodes(),
@@ -233,7 +233,7 @@ func drawn(r *rand.Rand, rule string) situation {
 	return s
 }
 
-// Each rule speaks in its situation and no other does; of a healthy run nothing is said. KHOP_DRAWS says how many
+// Each rule applies in its situation and no other does; a healthy run has no report. KHOP_DRAWS says how many
 // situations of each are drawn, of which one in twenty may be taken for another.
 func TestEachSituationHasItsSentence(t *testing.T) {
 	draws := 2

@@ -15,16 +15,16 @@ import (
 	"github.com/khop-gnn/khop/pinned"
 )
 
-// OnRequest is seeds that come with each call of Loader.Sample, nodes of any types. Such a loader has no epochs. Its
-// BatchSize is the most seeds of a request, Workers are how many requests are answered at a time, and Workers plus
-// Prefetch how many answers there may be, in the making or not yet released. That is all its memory: Estimate says how
-// much, and MaxMemory limits it. Residence Disk is refused, for which batches must be known ahead; Auto is Mapped.
+// OnRequest is for seeds that come with each call of Loader.Sample: nodes of any types. Such a loader has no epochs.
+// BatchSize is the most seeds of a request. Workers is how many requests are answered at the same time, and Workers
+// plus Prefetch how many answers can exist, unfinished or not yet released. Estimate has the memory of these answers,
+// which MaxMemory limits. Residence Disk is refused, because it must know batches ahead; Auto is Mapped.
 func OnRequest() SeedSource { return SeedSource{kind: onRequest} }
 
 // Request asks a loader for one batch.
 type Request struct {
-	// Seeds are nodes, of any types, at most BatchSize of them. With times the sampler looks at each as of its own
-	// time. They must not change during the call. Labels are not looked at.
+	// Seeds are nodes, of any types, at most BatchSize of them. With times the sampler samples for each as of its own
+	// time. They must not change during the call. Labels are ignored.
 	Seeds graph.Seeds
 	// Epoch (below 2^32) and Number key all random choices, with the options Seed and Instance: the answer is, byte for
 	// byte, batch Number of that epoch of a loader whose batch has these seeds in this order. Equal requests have equal
@@ -32,12 +32,12 @@ type Request struct {
 	Epoch, Number uint64
 }
 
-// Sample answers a request, of a loader whose Seeds are OnRequest. The caller releases the batch, which is kept until
-// then, also beyond Close. Any number of goroutines may call it; a call works in its own goroutine and starts none.
+// Sample answers a request, in a loader whose Seeds are OnRequest. The batch is kept until the caller releases it, also
+// after Close. Any number of goroutines may call it; a call works in the caller's goroutine and starts no other.
 //
-// A call waits while Workers others are at work, and while there are as many answers as there may be. Errors:
-// context.Cause of ctx where that ends first; ErrSlotsHeld where none was released for SlotTimeout; ErrClosed;
-// ErrOptions and graph.ErrSeed for what is wrong with the request; and what made the batch fail.
+// A call waits while Workers other calls work, and while all slots have answers. Errors: context.Cause of ctx if that
+// ends first; ErrSlotsHeld if no answer was released for SlotTimeout; ErrClosed; ErrOptions and graph.ErrSeed for an
+// invalid request; and the error of the batch.
 func (l *Loader) Sample(ctx context.Context, r Request) (*Batch, error) {
 	if err := l.answers.enter(); err != nil {
 		return nil, err
@@ -83,6 +83,9 @@ func (l *Loader) listRequest(r *Request) (*seedlist.List, error) {
 		return nil, err
 	}
 	list, err := seedlist.New(r.Seeds, g, "", "")
+	if err == nil && list.Timed && !l.plan.ReadsTimes && l.opt.Times == ReadTimes {
+		err = l.opt.errUnread()
+	}
 	return &list, err
 }
 

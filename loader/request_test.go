@@ -85,7 +85,8 @@ func TestAnAnswerIsTheBatchOfALoaderOfItsSeeds(t *testing.T) {
 // about is a request for nodes of the first type.
 func about(list ...int64) loader.Request { return loader.Request{Seeds: graph.NodeIDs(list)} }
 
-// Goroutines that ask at a time get what each gets alone, and memory stays within what was said.
+// Goroutines that send requests at the same time get the same answers as each alone, and memory stays within the
+// estimate.
 func TestRequestsAreAnsweredAtATime(t *testing.T) {
 	g := graphs.Plain(t, 300, 5)
 	for _, most := range []int64{0, 4 << 20} {
@@ -133,7 +134,7 @@ func TestARequestMayRepeatItself(t *testing.T) {
 	b.Release()
 }
 
-// Who holds all answers is told so; a release, another's too, lets a call go on that waits.
+// A caller that holds all answers gets an error; a release, also another caller's, lets a waiting call continue.
 func TestARequestWaitsForAnAnswerToBeReleased(t *testing.T) {
 	g := graphs.Plain(t, 300, 5)
 	l := asking(t, g, loader.Options{Sampler: neighbor, BatchSize: 5, Workers: 1,

@@ -8,8 +8,8 @@ import (
 	"github.com/khop-gnn/khop/loader/internal/seedlist"
 )
 
-// SeedSource says which seeds an epoch goes over. The zero value is the split "train", and all nodes where there is
-// none. Make others with Split, SplitIndex, AllNodes, NodeIDs, AllEdges, EdgePairs or GivenSeeds. OnRequest is for
+// SeedSource says which seeds an epoch goes over. The zero value is the split "train", or all nodes if there is no such
+// split. Make others with Split, SplitIndex, AllNodes, NodeIDs, AllEdges, EdgePairs or GivenSeeds. OnRequest is for
 // loaders that have no epochs.
 type SeedSource struct {
 	kind  seedKind
@@ -40,15 +40,15 @@ func SplitIndex(name string, index int) SeedSource {
 	return SeedSource{kind: ofSplit, split: name, index: index}
 }
 
-// AllNodes is all nodes of the named node types, in this order; of all types where none is named.
+// AllNodes is all nodes of the named node types, in this order; without names those of all types.
 func AllNodes(types ...string) SeedSource { return SeedSource{kind: allNodes, types: types} }
 
 // NodeIDs is the given nodes of the first node type: own ids, in this order, repeats allowed. The slice is kept and
 // must not change.
 func NodeIDs[T int32 | int64](ids []T) SeedSource { return GivenSeeds(graph.NodeIDs(ids)) }
 
-// AllEdges is all edges of the named edge types, in this order; of all types, in the order of their positions, where
-// none is named. A type is named as in Schema.EdgeType.
+// AllEdges is all edges of the named edge types, in this order; without names those of all types, in the order of their
+// positions. A type is named as in Schema.EdgeType.
 func AllEdges(types ...string) SeedSource { return SeedSource{kind: allEdges, types: types} }
 
 // EdgePairs is the given edges of the first edge type, which need not be in the graph: own ids of both ends, in this
@@ -57,12 +57,12 @@ func EdgePairs[T int32 | int64](sources, targets []T) SeedSource {
 	return GivenSeeds(graph.EdgePairs(sources, targets))
 }
 
-// GivenSeeds is seeds made by hand, of any types. They are kept and must not change.
+// GivenSeeds is the given seeds, of any types. They are kept and must not change.
 func GivenSeeds(s graph.Seeds) SeedSource { return SeedSource{kind: given, given: s} }
 
-// EachEpoch is nodes made by hand of which each epoch has its own: those that of returns when the epoch, or a part of
-// it, begins. They are as many of each type as first, with times where first has them, and are kept and must not
-// change. A State names first alone.
+// EachEpoch is given nodes, different for each epoch: those that of returns when the epoch, or a part of it, begins.
+// They are as many of each type as first, with times if first has them. They are kept and must not change. A State
+// depends only on first.
 func EachEpoch(first graph.Seeds, of func(epoch uint32) (graph.Seeds, error)) SeedSource {
 	return SeedSource{kind: given, given: first, each: of}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/khop-gnn/khop/internal/launcher"
 	"github.com/khop-gnn/khop/internal/option"
@@ -19,7 +20,7 @@ import (
 	"github.com/khop-gnn/khop/sampling"
 )
 
-// settle decides where batches are made, and what is in them, for so many loaders that share a source. It fills in the
+// settle decides where batches are made, and what is in them, for n loaders that share a source. It fills in the
 // options.
 func settle(src Source, opt *Options, loaders int) (*plan.Plan, error) {
 	chosen := opt.Workers
@@ -70,7 +71,7 @@ func (o *Options) settleTiers(src Source, p *plan.Plan, loaders int) (err error)
 		return err
 	}
 	if passing, ok := given.(*tiers.Passing); ok && passing.Bytes() > 0 {
-		o.log().Warn("a column is fetched anew for each batch where the cache of datasets has no room for it",
+		o.log().Warn("a column is fetched again for each batch, because the cache of datasets has no room for it",
 			"bytes", passing.Bytes())
 	}
 	if p.Seeds.OnRequest && o.Residence == Auto {
@@ -188,19 +189,30 @@ func (o *Options) findSeeds(src Source, s *recipe.Spec) error {
 		o.log().Info("no train split: all nodes are seeds")
 	}
 	o.Seeds = what
-	if err := o.checkTimes(s); err != nil {
+	if err := o.checkTimes(s, said.Times); err != nil {
 		return err
 	}
 	return o.checkLinks(s)
 }
 
-// checkTimes refuses an order of times for seeds that have none, or that are to have another order.
-func (o *Options) checkTimes(s *recipe.Spec) error {
+// errUnread is that of times which the sampler does not look at.
+func (o *Options) errUnread() error {
+	name, _, _ := strings.Cut(o.Sampler.Fingerprint(), " ")
+	return option.Errorf(ErrOptions, o, "Times", " is read, but the sampler %q does not look at the times of seeds: "+
+		"batches would have rows that are later than their seeds; take the sampler \"temporal\", or \"ignore\" the times",
+		name)
+}
+
+// checkTimes refuses times that the sampler does not read, and an order of times for seeds that have none, or that are
+// to have another order.
+func (o *Options) checkTimes(s *recipe.Spec, read bool) error {
 	switch of := o.Seeds; {
+	case s.Seeds.Timed && s.Seeds.Count > 0 && !s.Seeds.OnRequest && !read && o.Times == ReadTimes:
+		return o.errUnread()
 	case !o.TimeOrder && o.SameTime == 0:
 	case s.Seeds.Count > 0 && !s.Seeds.Timed:
-		return option.Errorf(ErrOptions, o, "SameTime", " and %s are for seeds that have times, which %v have not: "+
-			"those of a task have, and others are given theirs", option.NameOf(o, "TimeOrder"), of)
+		return option.Errorf(ErrOptions, o, "SameTime", " and %s are for seeds with times, and %v have none: "+
+			"seeds of a task have times, and others can be given some", option.NameOf(o, "TimeOrder"), of)
 	case of.each != nil:
 		return option.Errorf(ErrOptions, o, "SameTime", " and %s are for seeds that all epochs share, and each has "+
 			"its own", option.NameOf(o, "TimeOrder"))
@@ -251,9 +263,9 @@ func (o *Options) prepare() {
 	o.Sampler = prepared.New(o.Sampler, o.Columns.Prepare)
 }
 
-// FindRank returns Options.Rank and Options.WorldSize as the launcher of this process has put them into the
-// environment (docs/machines.md, "Which rank"), and what says so; else 0 of 1. It returns ErrOptions for a place that
-// cannot be, and where ranks are counted but this one has no number.
+// FindRank returns Options.Rank and Options.WorldSize as the launcher of this process has set them in the environment
+// (docs/machines.md, "Which rank"), and which variables have them; without a launcher rank 0 of 1. It returns
+// ErrOptions for an impossible rank, and if there is a number of ranks but none for this process.
 func FindRank() (rank, worldSize int, from string, err error) {
 	p, err := launcher.Find(os.Getenv)
 	if err != nil {

@@ -7,15 +7,15 @@ import (
 	"github.com/khop-gnn/khop/loader/internal/recipe"
 )
 
-// Semantics is the version of what a batch holds for given inputs: the generator, the shuffle, the samplers. It changes
-// only if some batch does.
+// Semantics is the version of the contents of batches for given inputs: of the generator, the shuffle and the samplers.
+// It changes only if some batch does.
 const Semantics = 1
 
-// State is a place in an epoch, and what the batches from there on depend on: plain data, to store as JSON with a
-// model's checkpoint. Restoring costs no more than starting an epoch.
+// State is a place in an epoch, and everything that the batches from there on depend on. It is plain data, to store as
+// JSON with a model's checkpoint. Restoring it costs no more than starting an epoch.
 //
 // Workers, memory, columns, rank and world size are not part of it: ranks that have done the same number of rounds have
-// the same state, and any number of ranks may go on from it.
+// the same state, and any number of ranks can continue from it.
 type State struct {
 	Semantics int    `json:"semantics"`
 	Dataset   string `json:"dataset"` // Source.ID in hexadecimal
@@ -78,13 +78,13 @@ func (s State) check(own State) error {
 	return nil
 }
 
-// State returns the place before batch next of an epoch: Resume begins with that batch, or with none where next is the
-// number of batches.
+// State returns the place before batch next of an epoch: Resume begins with that batch. If next is the number of
+// batches, it yields none.
 func (l *Loader) State(epoch, next uint64) State {
 	s := l.state
 	s.Epoch, s.Next = epoch, next
 	return s
 }
 
-// CheckState returns ErrState, naming the first difference, unless Resume would go on from s.
+// CheckState returns ErrState, naming the first difference, unless Resume would continue from s.
 func (l *Loader) CheckState(s State) error { return s.check(l.state) }

@@ -36,42 +36,42 @@ type Stats struct {
 
 	Links     uint64 `json:"links"`     // seeds that are edges
 	Negatives uint64 `json:"negatives"` // that were drawn for them
-	// NegativesMissed are those that were refused at every try (sampling.Negatives).
+	// NegativesMissed are those that every try refused (sampling.Negatives).
 	NegativesMissed uint64 `json:"negatives_missed"`
 
 	Sample  Durations `json:"sample"`  // a worker's time to sample
 	Gather  Durations `json:"gather"`  // a worker's time to gather
 	Disk    Durations `json:"disk"`    // a worker's time to wait for a disk (Residence Disk)
 	Idle    Durations `json:"idle"`    // how long a worker waited for a free slot
-	Deliver Durations `json:"deliver"` // how long a finished batch stood ready before the loop asked for it
+	Deliver Durations `json:"deliver"` // how long a finished batch waited for the loop
 	Wait    Durations `json:"wait"`    // how long the loop waited for a batch
 	Body    Durations `json:"body"`    // how long the loop body took
 
 	Device  string `json:"device"`  // where batches are made
 	Replays uint64 `json:"replays"` // batches that a device sampled again, into more memory
 
-	// DeviceRows are the rows that a device has gathered up to the last epoch's end, DeviceHits those of them that its
-	// cache had, DevicePeers those that other devices' caches had, DeviceSaved the bytes of both, which were not read
+	// DeviceRows are the rows that a device has gathered up to the end of the last epoch, DeviceHits those of them from
+	// its cache, DevicePeers those from other devices' caches, and DeviceSaved the bytes of both, which were not read
 	// over the bus.
 	DeviceRows  int64 `json:"device_rows"`
 	DeviceHits  int64 `json:"device_hits"`
 	DevicePeers int64 `json:"device_peers"`
 	DeviceSaved int64 `json:"device_saved"`
 
-	OnDisk *tier.DiskStats `json:"on_disk,omitempty"` // columns on disk; nil where there are none
-	// TopologyOnDisk is the topology on disk; nil where it is not there.
+	OnDisk *tier.DiskStats `json:"on_disk,omitempty"` // columns on disk; nil without such columns
+	// TopologyOnDisk is the topology on disk; nil if it is not on disk.
 	TopologyOnDisk *tier.TopologyStats `json:"topology_on_disk,omitempty"`
 
 	Memory     Memory `json:"memory"`      // held now
 	MemoryPeak int64  `json:"memory_peak"` // the most that was ever held
-	// DeviceMemory is what is held in device memory now, DeviceMemoryPeak the most that ever was.
+	// DeviceMemory is the device memory held now, DeviceMemoryPeak the most ever held.
 	DeviceMemory     Memory `json:"device_memory"`
 	DeviceMemoryPeak int64  `json:"device_memory_peak"`
 
 	Slots     int `json:"slots"`      // in all
 	SlotsHeld int `json:"slots_held"` // by batches that were kept
 
-	Meters *Meters `json:"meters,omitempty"` // what loading costs since Loader.Meter; nil where that was not called
+	Meters *Meters `json:"meters,omitempty"` // the cost of loading since Loader.Meter; nil if that was not called
 }
 
 // Stats returns what the loader has done so far. It may be called at any time, also after Close.

@@ -47,7 +47,7 @@ func TestBatchesLieWithinTheirSpanOfTime(t *testing.T) {
 			seeds.Edges[0].Times = set.Times
 		}
 		opt := loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, Seeds: loader.GivenSeeds(seeds),
-			BatchSize: size, SameTime: width, TimeOrder: width == 0 || r.IntN(2) == 0, DropLast: r.IntN(3) == 0}
+			Times: loader.IgnoreTimes, BatchSize: size, SameTime: width, TimeOrder: width == 0 || r.IntN(2) == 0, DropLast: r.IntN(3) == 0}
 		want := cutByTime(set.Times, width, size, opt.DropLast)
 		what := fmt.Sprintf("%d seeds, %+v", n, opt)
 		expect.Same(t, itemsOf(t, open(t, g, opt), 0), want, what)
@@ -125,7 +125,7 @@ func TestEdgesOfATypeComeInTheOrderOfTheirTimes(t *testing.T) {
 	g := graphs.Typed(t, 60, 40)
 	e := expect.Must(g.Schema().EdgeType("rates"))(t)
 	opt := loader.Options{Sampler: neighbor, Seeds: loader.AllEdges(g.Schema().Edges[e].String()), BatchSize: 16,
-		TimeOrder: true, Links: loader.LinkOptions{Time: "stars"}}
+		Times: loader.IgnoreTimes, TimeOrder: true, Links: loader.LinkOptions{Time: "stars"}}
 	l := open(t, g, opt)
 	last := int64(-1 << 62)
 	for b, err := range l.Epoch(t.Context(), 0) {
@@ -147,5 +147,36 @@ func TestEdgesOfATypeComeInTheOrderOfTheirTimes(t *testing.T) {
 		bad.TimeOrder = true
 		change(&bad)
 		expect.Is(t, expect.Err(loader.New(g, bad)), loader.ErrOptions, what)
+	}
+}
+
+// TestTimesThatTheSamplerIgnoresAreRefused, of nodes, of links and of requests, unless the caller ignores them, too.
+func TestTimesThatTheSamplerIgnoresAreRefused(t *testing.T) {
+	g := graphs.Columns(t, 1, 30, 150)
+	timed := graph.NodeIDs([]int32{3, 1, 4})
+	timed.Sets[0].Times = []int64{5, 6, 7}
+	past := sampling.Neighbor{Fanouts: []int{3}, Time: sampling.Temporal{Edge: "time"}}
+	for what, opt := range map[string]loader.Options{
+		"nodes": {Seeds: loader.GivenSeeds(timed)},
+		"links": {Seeds: loader.AllEdges(), Links: loader.LinkOptions{Time: "time"}},
+	} {
+		for _, s := range []sampling.Sampler{neighbor, sampling.Labor{Fanouts: []int{2}}, sampling.Walk{Length: 2}} {
+			opt.Sampler, opt.Times = s, loader.ReadTimes
+			expect.Says(t, expect.Err(loader.New(g, opt)), loader.ErrOptions, `take the sampler "temporal"`, what)
+			opt.Times = loader.IgnoreTimes
+			open(t, g, opt)
+		}
+		opt.Sampler, opt.Times = past, loader.ReadTimes
+		open(t, g, opt)
+	}
+	for i, s := range []sampling.Sampler{neighbor, past} {
+		l := open(t, g, loader.Options{Sampler: s, Seeds: loader.OnRequest(), BatchSize: 8})
+		b, err := l.Sample(t.Context(), loader.Request{Seeds: timed})
+		if i == 0 {
+			expect.Is(t, err, loader.ErrOptions, "a request")
+			continue
+		}
+		expect.OK(t, err)
+		expect.OK(t, b.Release())
 	}
 }

@@ -93,9 +93,9 @@ func TestTheLogSaysWhatIsReadFromADisk(t *testing.T) {
 	g := graphs.Plain(t, 800, 4)
 	x, _ := g.NodeColumn(0, "feature")
 	open(t, g, opt)
-	where := `level=INFO msg="an array of the topology is read where it lies, and not from disk" bytes=%d %s`
+	where := `level=INFO msg="an array of the topology is read in place, not from disk" bytes=%d %s`
 	if d := expect.Diff([]string{
-		`level=INFO msg="a column is read where it lies, and not from disk" column=feature ` + why(x),
+		`level=INFO msg="a column is read in place, not from disk" column=feature ` + why(x),
 		fmt.Sprintf(where, 801*8, why(unified.FromSlice(g.Indptr()))), fmt.Sprintf(where, 3200*4, why(g.Indices())),
 	}, log.all("loader ready", "trial")); d != "" {
 		t.Error(d)
@@ -127,7 +127,7 @@ func quoted(list []string) []string {
 	return list
 }
 
-// What is read ahead is the topology and all that rows are made of, up to half of the memory there is.
+// The topology and all arrays that rows are made of are read ahead, up to half of the memory.
 func TestWhatIsReadAheadFitsHalfOfMemory(t *testing.T) {
 	g := narrowGraph(t)
 	if err := pinned.Populate(unified.FromSlice(g.Indptr()).Bytes()); errors.Is(err, errors.ErrUnsupported) {

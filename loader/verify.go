@@ -9,15 +9,15 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Verifier is a Source that has checksums of its arrays, as a dataset has.
+// Verifier is a Source with checksums of its arrays, such as a dataset.
 type Verifier interface {
 	Source
-	// Verify compares what b lies in, elements of one of the source's arrays, with its checksums, unless it did so
-	// before. It is safe for concurrent use.
+	// Verify compares the chunks that contain b, elements of one of the source's arrays, with their checksums, unless
+	// it did so before. It is safe for concurrent use.
 	Verify(b []byte) error
 }
 
-// bringer is a source that is partial: what is to be read is brought before it is verified, where that is asked for.
+// bringer is a source that is partial: with Verify, it brings the arrays that will be read before they are verified.
 type bringer struct {
 	Source
 	from   tiers.Partial

@@ -20,14 +20,14 @@ import (
 
 // Epoch goes over the batches of epoch n (below 2^32) that this rank has, in order.
 //
-// An error comes at most once and last, with no batch: context.Cause of ctx, ErrBusy where another epoch of this loader
-// is under way, ErrClosed, ErrSlotsHeld, or what made a batch fail, after the batches before it. Breaking out of the
-// loop ends the epoch without an error. When the loop has ended, no goroutine of the epoch is left.
+// There is at most one error, at the end and without a batch: context.Cause of ctx, ErrBusy if another epoch of this
+// loader is running, ErrClosed, ErrSlotsHeld, or the error of a batch, after the batches before it. Breaking out of the
+// loop ends the epoch without an error. When the loop has ended, no goroutine of the epoch runs.
 func (l *Loader) Epoch(ctx context.Context, n uint64) iter.Seq2[*Batch, error] {
 	return l.Range(ctx, n, 0, math.MaxUint64)
 }
 
-// Range goes over a part of an epoch as Epoch does: batches first .. first+count-1, as far as there are such. Ranks
+// Range goes over a part of an epoch as Epoch does: batches first .. first+count-1, or to the end of the epoch. Ranks
 // share the part as they share an epoch, so rank r has first+r, first+r+WorldSize, ...
 func (l *Loader) Range(ctx context.Context, epoch, first, count uint64) iter.Seq2[*Batch, error] {
 	return func(yield func(*Batch, error) bool) {
@@ -41,8 +41,8 @@ func (l *Loader) Range(ctx context.Context, epoch, first, count uint64) iter.Seq
 	}
 }
 
-// Resume goes on after the batch whose State s is, to the end of that epoch. ErrState if s is of another dataset, seed
-// list or sampling options than this loader's.
+// Resume continues an epoch after the batch with State s, to its end. ErrState if s is of another dataset, seed list or
+// sampling options than this loader's.
 func (l *Loader) Resume(ctx context.Context, s State) iter.Seq2[*Batch, error] {
 	return func(yield func(*Batch, error) bool) {
 		if err := s.check(l.state); err != nil {
@@ -143,7 +143,7 @@ func (r *run) batchAt(position uint64) (number uint64, padded bool) {
 	return number % l.plan.Batches, number >= r.last
 }
 
-// made returns what is called once a batch is made; nil for nothing.
+// made returns the function to call when a batch is made; nil for nothing.
 func (l *Loader) made(b *Batch) func() error {
 	if l.opt.Hooks.Made == nil {
 		return nil

@@ -46,8 +46,8 @@ func TestNoSeedIsLostOrTwiceWhereTheWorldChanges(t *testing.T) {
 	}
 }
 
-// train runs all ranks for some rounds, or to the epoch's end. It counts each batch that is none of the padding, and
-// returns the state that the ranks store, which is the same for all.
+// train runs all ranks for some rounds, or to the epoch's end. It counts each batch that is not padding, and returns
+// the state that the ranks store, which is the same for all.
 func train(t *testing.T, g loader.Source, opt loader.Options, from loader.State, rounds int,
 	done map[uint64]int) loader.State {
 	t.Helper()

@@ -11,7 +11,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 )
 
-// ErrMemory is returned if attaching would need more host memory than there is.
+// ErrMemory is returned if attaching would need more host memory than is available.
 var ErrMemory = errors.New("not enough host memory to page-lock")
 
 // AttachOptions say how Attach and Upload take memory. The zero value counts nothing and reports no progress.
@@ -19,16 +19,16 @@ type AttachOptions struct {
 	Ledger  *Ledger // counts what is page-locked, copied or uploaded
 	Purpose Purpose
 
-	// Progress, if set, is told how many of the bytes are done, by the goroutine that attaches and for every GiB at
+	// Progress, if set, receives how many of the bytes are done, from the goroutine that attaches, for every GiB at
 	// least. It begins again at 0 where a rung fails half-way and the next one is tried.
 	Progress func(done, total int64)
 
-	// OutsideHeap says that the bytes are not of the Go heap, as those of a caller in C are not: then memory of no file
-	// is registered where it lies.
+	// OutsideHeap says that the bytes are not in the Go heap, such as those of a C caller. Memory that no file is
+	// mapped to can then be registered in place.
 	OutsideHeap bool
 
 	From, Last Rung   // the best rung to try, and the last; 0 tries all
-	Why        string // against rungs before From, for Attachment.Reasons; empty: "not asked for"
+	Why        string // the reason against rungs before From, for Attachment.Reasons; empty: "not asked for"
 	Available  int64  // bytes of host memory that may be page-locked or copied to; 0 asks the system
 	chunk      int64  // for tests: smaller pieces than chunkBytes and stageBytes; 0 is those
 }
@@ -47,12 +47,12 @@ type Attachment struct {
 	closed atomic.Bool
 }
 
-// Address returns what kernels address the first byte by: that of Bytes on the host. The range is contiguous though it
-// is registered in pieces. 0 without bytes, and after Close.
+// Address returns the address of the first byte for kernels, which Bytes has for the host. The range is contiguous,
+// although it is registered in pieces. 0 without bytes, and after Close.
 func (a *Attachment) Address() device.Address { return addressOf(a.Bytes()) }
 
-// Bytes returns the memory that the device addresses: what was attached, or its copy; on RungDevice the host cannot
-// read it. Nobody may write to it. It is valid until Close, and nil afterwards.
+// Bytes returns the memory that the device addresses: the attached bytes, or their copy; on RungDevice the host cannot
+// read it. It must not be written to. It is valid until Close, and nil afterwards.
 func (a *Attachment) Bytes() []byte {
 	if a.closed.Load() {
 		return nil
@@ -60,14 +60,14 @@ func (a *Attachment) Bytes() []byte {
 	return a.bytes
 }
 
-// Rung returns how the device addresses the bytes; 0 of no bytes.
+// Rung returns how the device addresses the bytes; 0 without bytes.
 func (a *Attachment) Rung() Rung { return a.rung }
 
 // Reasons returns the better rungs and why each was refused. The slice is shared: do not write to it.
 func (a *Attachment) Reasons() []Step { return a.steps }
 
-// Contiguous returns how many bytes from an offset on one copy by the driver may take, since it must not span two
-// registrations; kernels may. 0 after Close, and of an offset beyond Bytes.
+// Contiguous returns how many bytes, from an offset on, one copy by the driver may read: a copy must not span two
+// registrations, though kernels may. 0 after Close, and for an offset beyond Bytes.
 func (a *Attachment) Contiguous(offset int64) int64 {
 	b := a.Bytes()
 	if offset < 0 || offset >= int64(len(b)) {
@@ -81,7 +81,7 @@ func (a *Attachment) Contiguous(offset int64) int64 {
 	return min(left, int64(chunk-uint64(addressOf(b[offset:])-addressOf(a.entry.mem))%chunk))
 }
 
-// Close gives back what Attach or Upload took. Later calls do nothing.
+// Close undoes Attach or Upload. Later calls do nothing.
 func (a *Attachment) Close() error {
 	if a.closed.Swap(true) || a.entry == nil {
 		return nil
@@ -89,13 +89,13 @@ func (a *Attachment) Close() error {
 	return attached.drop(a.entry)
 }
 
-// Attach lets a device address b, a mapped file or any other memory of the host, by the best available rung: in place,
-// or in a copy, as for the Go heap. It reads pages ahead before it registers them. Attaching the same bytes again, or a
-// part of them, shares the memory; each Attachment is closed on its own. Without bytes the Attachment is empty.
+// Attach lets a device address b, a mapped file or any other host memory, by the best available rung: in place, or in a
+// copy, as for the Go heap. It reads pages ahead before it registers them. Attaching the same bytes again, or a part of
+// them, shares the memory; each Attachment is closed on its own. Without bytes the Attachment is empty.
 //
-// Errors: device.ErrNoDevice without a device; the cause of ctx where that ends; ErrFault where a mapped file was cut
-// short; device.ErrDeviceLost; otherwise an error that names every rung with the reason against it, among them
-// ErrMemory and ErrLimit of the Ledger. After an error nothing stays registered or allocated.
+// Errors: device.ErrNoDevice without a device; the cause of ctx if it ends; ErrFault if a mapped file was cut short;
+// device.ErrDeviceLost; otherwise an error that names every rung with the reason against it, among them ErrMemory and
+// ErrLimit of the Ledger. After an error nothing stays registered or allocated.
 func Attach(ctx context.Context, dev *device.Device, b []byte, opt AttachOptions) (*Attachment, error) {
 	if dev == nil {
 		return nil, fmt.Errorf("attach %d bytes: %w", len(b), device.ErrNoDevice)

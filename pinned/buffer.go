@@ -8,7 +8,7 @@ import (
 )
 
 // Buffer is a region that grows. The zero value with Options set holds no memory. A buffer has one owner at a time; it
-// is not safe for concurrent use. Growing may free what it held, so no device may still use that.
+// is not safe for concurrent use. Growing may free its memory, so no device may still use it.
 type Buffer struct {
 	Options Options
 	region  *Region
@@ -24,9 +24,9 @@ func (b *Buffer) Address() device.Address { return b.region.Address() }
 // Cap returns the capacity in bytes.
 func (b *Buffer) Cap() int64 { return b.region.Len() }
 
-// Grow makes the capacity at least n bytes and keeps the first keep bytes; of device memory it keeps nothing
-// (ErrPlacement). If it has to move it takes a quarter more than asked, so that batches of similar size settle; only
-// what was asked where that exceeds the Ledger's limit or the device's memory.
+// Grow makes the capacity at least n bytes and keeps the first keep bytes; a buffer of device memory cannot keep any
+// (ErrPlacement). If it has to move, it takes a quarter more than n, so that batches of similar size soon need no more;
+// only n where a quarter more exceeds the Ledger's limit or the device's memory.
 func (b *Buffer) Grow(n, keep int64) error {
 	if n <= b.Cap() {
 		return nil

@@ -240,8 +240,8 @@ func readPages(b []byte) {
 	sink.Store(sum)
 }
 
-// Copy copies src to dst, which is as long, on all cores. progress, unless it is nil, is told how many bytes are done,
-// by one goroutine at a time. Errors: the cause of ctx where that ends, ErrFault where src is a mapped file that was
+// Copy copies src to dst, which is as long, on all cores. progress, unless it is nil, receives the number of bytes
+// done, from one goroutine at a time. Errors: the cause of ctx if it ends, ErrFault if src is a mapped file that was
 // cut short.
 func Copy(ctx context.Context, dst, src []byte, progress func(done int64)) error {
 	const step = 4 << 20

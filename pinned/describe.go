@@ -58,11 +58,11 @@ func describe(b []byte) memory {
 	return m
 }
 
-// ErrNotMapped is returned for memory that no file is mapped to, as far as the system tells.
+// ErrNotMapped is returned for memory that is not of a mapped file, as far as the system knows.
 var ErrNotMapped = errors.New("not a mapped file")
 
 // OpenMapped opens the file that b is mapped from, for reading, and returns where in the file b begins. ErrNotMapped
-// for other memory, and an error where the file's name means another file by now.
+// for other memory, and an error if another file has the name by now.
 func OpenMapped(b []byte) (*os.File, int64, error) {
 	if len(b) == 0 {
 		return nil, 0, ErrNotMapped

@@ -24,7 +24,7 @@ var rungNames = [...]string{RungDevice: "device memory", RungPageTables: "host p
 	RungReadOnly: "file registered read-only", RungInPlace: "registered in place", RungCopy: "copied and registered",
 	RungHostAlloc: "copied to memory of the driver", RungHost: "mapped"}
 
-// String says what the rung is; "none" of 0, which is the rung of nothing at all.
+// String describes the rung; "none" for 0, the rung of no bytes.
 func (r Rung) String() string {
 	if r == 0 {
 		return "none"
@@ -37,7 +37,7 @@ func (r Rung) String() string {
 // MarshalText is String.
 func (r Rung) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// Step is a rung, with the reason against it; Refused is empty for a rung that can be taken.
+// Step is a rung, with the reason against it; Refused is empty for a rung that is possible.
 type Step struct {
 	Rung    Rung   `json:"rung"`
 	Refused string `json:"refused,omitempty"`

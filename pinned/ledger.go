@@ -17,13 +17,13 @@ var ErrLimit = errors.New("memory limit reached")
 // Purpose says what a piece of memory is for.
 type Purpose uint8
 
-// The purposes that a Ledger tells apart.
+// The purposes, which a Ledger counts separately.
 const (
 	Topology Purpose = iota // graph structure copied into memory
 	Columns                 // node and edge columns copied into memory
 	Batches                 // slots: everything that is delivered with a batch
-	Scratch                 // what workers need besides: relabel tables, picks
-	Sources                 // what readers of foreign formats keep: edges, names, tables
+	Scratch                 // other memory of workers: relabel tables, picks
+	Sources                 // memory of readers of foreign formats: edges, names, tables
 	Building                // graph structure while it is being built
 	numPurposes
 )
@@ -104,7 +104,7 @@ func (l *Ledger) side(place Placement) *account {
 var nothing account
 
 // Take counts n bytes of host memory that the caller is about to take by itself, such as memory of the Go heap. After
-// ErrLimit, which says what is needed and what is left, nothing is counted.
+// ErrLimit, which has the bytes needed and left, nothing is counted.
 func (l *Ledger) Take(p Purpose, n int64) error {
 	err := l.take(Host, p, n)
 	if err == nil {
@@ -159,7 +159,7 @@ func (l *Ledger) Used(p Purpose) int64 { return l.side(Host).used[p].Load() }
 // Total returns the bytes of host memory in use for all purposes.
 func (l *Ledger) Total() int64 { return l.side(Host).sum.Load() }
 
-// Peak returns the greatest Total that there ever was.
+// Peak returns the greatest Total so far.
 func (l *Ledger) Peak() int64 { return l.side(Host).peak.Load() }
 
 // DeviceUsed is Used for device memory.

@@ -6,7 +6,7 @@ import "fmt"
 type Placement uint8
 
 const (
-	Host   Placement = iota // pageable host memory, mapped files among it
+	Host   Placement = iota // pageable host memory, including mapped files
 	Pinned                  // page-locked host memory that a device addresses
 	Device                  // device memory: the host cannot read it
 )

@@ -1,10 +1,10 @@
 package pinned
 
 // Populate reads the pages that b touches, in order, and enters them in the page table, so that the first random read
-// of each costs no fault. b may be part of a mapped file; nothing is written. What it brings from the disk lies on huge
-// pages where the file system has them (XFS, and ext4 from Linux 6.16 on), so that random reads miss no page tables;
-// what is in the page cache stays as it is. errors.ErrUnsupported where the system cannot (Linux can from 5.14 on),
-// ErrFault where a file was cut short.
+// of each costs no fault. b may be part of a mapped file; nothing is written. Pages that it reads from the disk are on
+// huge pages if the file system supports them (XFS, and ext4 from Linux 6.16 on), so that random reads miss no page
+// tables; pages in the page cache stay as they are. errors.ErrUnsupported if the system cannot do it (Linux can from
+// 5.14 on), ErrFault if a file was cut short.
 func Populate(b []byte) error {
 	if len(b) == 0 {
 		return nil
@@ -27,8 +27,8 @@ func ReadAtRandom(b []byte, on bool) {
 	}
 }
 
-// ReadOnHugePages asks that pages which b touches, a part of a mapped file, are brought from the disk as parts of huge
-// pages: what reads one of them then reads 2 MiB. It is a hint, which systems other than Linux do not get.
+// ReadOnHugePages asks that pages which b touches, a part of a mapped file, are read from the disk as parts of huge
+// pages: reading one of them then reads 2 MiB. It is a hint, which systems other than Linux do not get.
 func ReadOnHugePages(b []byte) {
 	if len(b) >= HugePage {
 		hint(b, onHugePages)

@@ -18,7 +18,7 @@ const HugePage = 2 << 20
 // ErrTooLarge is returned for sizes that no allocation of this process can have.
 var ErrTooLarge = errors.New("pinned: size out of range")
 
-// ErrPlacement is returned for an operation that memory of a placement does not allow.
+// ErrPlacement is returned for an operation that the memory's placement does not allow.
 var ErrPlacement = errors.New("not possible with memory there")
 
 // Options say how Allocate and Buffer take memory. The zero value is anonymous host memory, not counted.
@@ -32,8 +32,8 @@ type Options struct {
 	Device *device.Device
 	Place  Placement
 
-	// From gives the memory, on the host or on Device, which then need not be zero; nil takes it from the system or the
-	// driver. It never gives page-locked memory.
+	// From provides the memory, on the host or on Device, which then need not be zero; nil takes it from the system or
+	// the driver. It never gives page-locked memory.
 	From Provider
 }
 
@@ -49,7 +49,7 @@ func (o Options) Placement() Placement {
 }
 
 // Region is one range of memory outside the Go heap. Its bytes may be read by any number of goroutines; those of an
-// allocation may be written by whoever the owner allows. The host cannot read a region on a device. A region is valid
+// allocation may be written by code that the owner allows. The host cannot read a region on a device. A region is valid
 // until Close, which the owner calls when no device uses it any more. A nil Region has no memory.
 type Region struct {
 	mapped bool   // a file
@@ -65,8 +65,8 @@ type Region struct {
 }
 
 // MapFile maps a file of at least one byte, whole and read-only. The mapping shares the page cache with every other
-// reader and is not counted. The file may be renamed or removed afterwards; reading past its new end faults where it is
-// cut short.
+// reader and is not counted. The file may be renamed or removed afterwards; if it is cut short, reading past its new
+// end faults.
 func MapFile(path string) (*Region, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -76,7 +76,7 @@ func MapFile(path string) (*Region, error) {
 	return Map(f)
 }
 
-// Map is MapFile for an open file, which stays the caller's, who may close it at once.
+// Map is MapFile for an open file. The file stays the caller's, who may close it at once.
 func Map(f *os.File) (*Region, error) {
 	path := f.Name()
 	st, err := f.Stat()
@@ -101,8 +101,8 @@ func Map(f *os.File) (*Region, error) {
 }
 
 // Allocate returns a region of n bytes (n may be 0). Host memory is zero, unless opt.From gives it, and aligned to a
-// page, or to HugePage where it is as large; its pages, huge ones then, are taken when they are first written (see
-// Touch), page-locked ones at once. Device memory is aligned to 256 bytes and holds anything.
+// page, or to HugePage if it is as large. Pages are taken when they are first written (see Touch), page-locked ones at
+// once; large regions get huge pages. Device memory is aligned to 256 bytes, and its contents are undefined.
 //
 // Errors: ErrTooLarge, ErrLimit of the Ledger, device.ErrOutOfMemory and others of the driver, ErrPlacement for a Place
 // that needs a device and options without one.
@@ -189,7 +189,7 @@ func (r *Region) give() error {
 	return r.onDevice.Close()
 }
 
-// Size returns the bytes that Allocate(n, o) counts: n rounded up to what is given out at least.
+// Size returns the bytes that Allocate(n, o) counts: n, rounded up to whole units of allocation.
 func (o Options) Size(n int64) int64 {
 	switch {
 	case o.Placement() == Device:
@@ -211,7 +211,7 @@ const maxAlloc = 1<<(min(unsafe.Sizeof(uintptr(0))*8, 48)-1) - 1<<22
 
 func roundUp(n, to int64) int64 { return (n + to - 1) / to * to }
 
-// Bytes returns the region's memory. Writing to a mapped file faults. Of a region on a device the slice has the
+// Bytes returns the region's memory. Writing to a mapped file faults. For a region on a device the slice has the
 // device's address and length, but reading or writing its elements on the host faults.
 func (r *Region) Bytes() []byte {
 	if r == nil {
@@ -220,7 +220,7 @@ func (r *Region) Bytes() []byte {
 	return r.data
 }
 
-// Address returns what kernels address the first byte by; 0 without bytes, and for pageable memory, which has to be
+// Address returns the address of the first byte for kernels; 0 without bytes, and for pageable memory, which has to be
 // attached first (Attach).
 func (r *Region) Address() device.Address {
 	if r == nil || r.opt.Placement() == Host {
@@ -246,7 +246,7 @@ func (r *Region) Touch(n int64) {
 	}
 }
 
-// Close gives the memory back. The bytes must not be used any more. Later calls do nothing and return the first result.
+// Close frees the memory. The bytes must not be used any more. Later calls do nothing and return the first result.
 func (r *Region) Close() error {
 	if r == nil {
 		return nil

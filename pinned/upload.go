@@ -15,8 +15,8 @@ const stageBytes = 32 << 20
 // is complete. The Ledger counts the device memory, and meanwhile two staging buffers as Scratch. Without bytes the
 // Attachment is empty.
 //
-// Errors: device.ErrOutOfMemory, ErrLimit, the cause of ctx where that ends, ErrFault where a mapped file was cut
-// short, others of the driver. After an error nothing stays allocated.
+// Errors: device.ErrOutOfMemory, ErrLimit, the cause of ctx if it ends, ErrFault if a mapped file was cut short, others
+// of the driver. After an error nothing stays allocated.
 func Upload(ctx context.Context, dev *device.Device, stream *device.Stream, b []byte, opt AttachOptions) (*Attachment,
 	error) {
 	if dev == nil {

@@ -7,11 +7,11 @@ import (
 	"github.com/khop-gnn/khop/graph"
 )
 
-// Assembler does for a custom sampler what all samplers share: node lists, local ids, blocks. The sampler says which
+// Assembler makes node lists, local ids and blocks for a custom sampler, as for all samplers. The sampler says which
 // edges are picked. Only one goroutine may use an Assembler.
 type Assembler struct{ impl assembler }
 
-// Destination is a node whose in-edges of one type are to be picked from.
+// Destination is a node for which to pick in-edges of one type.
 type Destination struct {
 	Hop      int   // distance from the seeds, 0 for the first hop
 	EdgeType int   // index in Schema.Edges
@@ -22,8 +22,8 @@ type Destination struct {
 	Draws Stream
 }
 
-// PickFunc appends the positions of the edges that d follows to picks, in the order that they get in the block, and
-// returns picks. It must not keep picks. Positions outside d.First .. d.Last-1 are an error.
+// PickFunc appends the positions of the edges that d follows to picks, in their order in the block, and returns picks.
+// It must not keep picks. Positions outside d.First .. d.Last-1 are an error.
 type PickFunc func(d *Destination, picks []int64) []int64
 
 type assembler interface {
@@ -31,7 +31,7 @@ type assembler interface {
 	Close() error
 }
 
-// NewAssembler returns an assembler for samples of b.Layers hops. b is what the sampler's Bound returned.
+// NewAssembler returns an assembler for samples of b.Layers hops. b is the bound of the sampler's Description.
 func NewAssembler(env Env, frontier Frontier, b Bound) (*Assembler, error) {
 	impl, err := openByWidth(customOptions{frontier, b}, env, newCustom, newCustom)
 	return &Assembler{impl}, err

@@ -9,7 +9,7 @@ __device__ __forceinline__ bool is_own(const Batch* b, const Segment* seg, int64
   return !seg->anyType || (u64)(seg->seeds[i] - list->offset) < (u64)list->count;
 }
 
-// Notes the nodes of a stage that are none of edges: the seeds, or nodes that were drawn.
+// Puts the nodes of a stage that no edge names into the table: the seeds, or nodes that were drawn.
 extern "C" __global__ void assembly_seed(Step step) {
   Batch* b = step.batch;
   Stage* st = &b->stages[step.stage];

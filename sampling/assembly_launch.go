@@ -3,13 +3,8 @@
 package sampling
 
 import (
-	_ "embed"
-
 	"github.com/khop-gnn/khop/device"
 )
-
-//go:embed assembly.ptx
-var assemblyPTX []byte
 
 // assemblyKernels are the kernels of assembly.cu, loaded on one device. They are safe for concurrent use.
 type assemblyKernels struct {
@@ -21,7 +16,7 @@ type assemblyKernels struct {
 // loadAssemblyKernels loads them. Close them before the device.
 func loadAssemblyKernels(on *device.Device) (*assemblyKernels, error) {
 	k, err := &assemblyKernels{}, error(nil)
-	k.Module, err = on.LoadKernels(assemblyPTX, map[string]**device.Kernel{
+	k.Module, err = on.LoadPacked(kernelsPack, "assembly.ptx", map[string]**device.Kernel{
 		"assembly_seed":         &k.assemblySeed.Kernel,
 		"assembly_measure":      &k.assemblyMeasure.Kernel,
 		"assembly_hubs":         &k.assemblyHubs.Kernel,

@@ -79,7 +79,7 @@ func badSeeds(t *testing.T) (list []badInput) {
 	return list
 }
 
-// badWeights are weights that are none, and nodes without any above 0, for every sampler with weights.
+// badWeights are invalid weights, and nodes without any above 0, for every sampler with weights.
 func badWeights(t *testing.T) (list []badInput) {
 	asOf := Temporal{Edge: "t"}
 	for name, s := range map[string]Sampler{

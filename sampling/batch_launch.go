@@ -29,7 +29,7 @@ const (
 	deviceExcludedFull
 )
 
-// deviceStep is Step of batch.cuh, laid out as the device has it.
+// deviceStep is Step of batch.cuh, laid out as on the device.
 type deviceStep struct {
 	batch device.Address
 	stage int64
@@ -39,7 +39,7 @@ func _(x deviceStep) {
 	_ = [1]struct{}{}[unsafe.Offsetof(x.batch)|(unsafe.Offsetof(x.stage)^8)|(unsafe.Sizeof(x)^16)]
 }
 
-// deviceBatch is Batch of batch.cuh, laid out as the device has it.
+// deviceBatch is Batch of batch.cuh, laid out as on the device.
 type deviceBatch struct {
 	indptr, indices, types                                   device.Address
 	numEdges, typeBytes, wideIds, widePositions              int64
@@ -83,7 +83,7 @@ func _(x deviceBatch) {
 		(unsafe.Offsetof(x.status)^360)|(unsafe.Offsetof(x.lengths)^368)|(unsafe.Sizeof(x)^376)]
 }
 
-// deviceLeftOut is LeftOut of batch.cuh, laid out as the device has it.
+// deviceLeftOut is LeftOut of batch.cuh, laid out as on the device.
 type deviceLeftOut struct {
 	target, edgeType, source, ordered int64
 }
@@ -93,7 +93,7 @@ func _(x deviceLeftOut) {
 		(unsafe.Offsetof(x.ordered)^24)|(unsafe.Sizeof(x)^32)]
 }
 
-// deviceList is List of batch.cuh, laid out as the device has it.
+// deviceList is List of batch.cuh, laid out as on the device.
 type deviceList struct {
 	ids                     device.Address
 	capacity, offset, count int64
@@ -106,7 +106,7 @@ func _(x deviceList) {
 		(unsafe.Offsetof(x.norms)^48)|(unsafe.Sizeof(x)^56)]
 }
 
-// deviceStage is Stage of batch.cuh, laid out as the device has it.
+// deviceStage is Stage of batch.cuh, laid out as on the device.
 type deviceStage struct {
 	segments                        device.Address
 	numSegments                     int64
@@ -121,7 +121,7 @@ func _(x deviceStage) {
 		(unsafe.Offsetof(x.admitted)^64)|(unsafe.Sizeof(x)^72)]
 }
 
-// deviceSegment is Segment of batch.cuh, laid out as the device has it.
+// deviceSegment is Segment of batch.cuh, laid out as on the device.
 type deviceSegment struct {
 	edgeType, source, target, fanout           int64
 	key, next, phases, turn                    uint64
@@ -154,7 +154,7 @@ func _(x deviceSegment) {
 		(unsafe.Offsetof(x.freshBefore)^264)|(unsafe.Offsetof(x.firstLocal)^272)|(unsafe.Sizeof(x)^280)]
 }
 
-// deviceStatus is Status of batch.cuh, laid out as the device has it.
+// deviceStatus is Status of batch.cuh, laid out as on the device.
 type deviceStatus struct {
 	reason                 deviceReason
 	stage                  int64

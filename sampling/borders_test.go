@@ -43,7 +43,7 @@ func TestListsThatFillTheirMemoryHaveRoom(t *testing.T) {
 	}
 }
 
-// tight gives samples memory for so many nodes beforehand.
+// tight gives samples memory for this number of nodes beforehand.
 type tight struct {
 	Worker
 	nodes int64

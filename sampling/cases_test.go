@@ -127,7 +127,7 @@ func steadyGraph(t *testing.T) *graph.Graph {
 	return graphs.New(t, graph.Data{Nodes: []graph.NodeData{{Count: 300}}, Edges: []graph.EdgeData{e}})
 }
 
-// steadyEdges are edges of each of so many targets, fewer than most, with columns.
+// steadyEdges are edges of each target, fewer than most, with columns.
 func steadyEdges(r *rand.Rand, sources, targets int64, most int) (e graph.EdgeData) {
 	var w []float32
 	var m []uint8

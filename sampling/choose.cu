@@ -56,7 +56,7 @@ __device__ __forceinline__ void take_all(const Choice& c, const Picks& p, int64_
   }
 }
 
-// Takes, for each lane that wants it, the edge before which so many others may be followed, as pick j.
+// Takes, for each lane that wants it, the edge before which this number of others may be followed, as pick j.
 __device__ __forceinline__ void take_nth(const Choice& c, const Picks& p, int64_t root, bool wants, int64_t nth,
                                          int64_t j) {
   if (!c.filtered()) {
@@ -258,8 +258,8 @@ extern "C" __global__ void choose_least(ChooseStep step) {
   });
 }
 
-// Makes the picks of a destination, of which so many edges may be followed, that are of a slice of it. Where slices
-// cannot be told apart the first is all.
+// Makes the picks that a slice of a destination has, of which this number of edges may be followed. Where slices cannot
+// be told apart the first is all.
 __device__ __forceinline__ void choose(const Choice& all, Picks p, int64_t eligible, const Slice& of, int64_t e) {
   How how = how_of(all, p.count, eligible);
   bool some = how == kAgain || (how == kSubset && p.count <= kLanes);

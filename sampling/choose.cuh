@@ -69,7 +69,7 @@ struct Choice {
   }
   __device__ __forceinline__ bool past(int64_t time) const { return least <= time && time <= top; }
 
-  // The source of an edge by its own id, or -1 where it is none of its type.
+  // The source of an edge by its own id, or -1 where it is not a node of its type.
   __device__ __forceinline__ int64_t own_id(int64_t at) const {
     const List* list = &b->lists[seg->source];
     int64_t own = load_id(ids, at, b->wideIds) - list->offset;
@@ -92,7 +92,7 @@ struct Choice {
     return false;
   }
 
-  // What an edge is worth. A weight that is none is noted.
+  // What an edge is worth. An invalid weight is noted.
   __device__ __forceinline__ Worth worth_at(int64_t at) const {
     double w = 1;
     if (step.weightBytes == 4) w = (double)((const float*)step.weights)[at];
@@ -139,8 +139,8 @@ struct Choice {
     return lo + __popc(__ballot_sync(kFull, mine && before(time)));
   }
 
-  // Leaves the edges whose time may be followed, where they lie in order of it: the others are none of the
-  // destination's. Returns whether all times that it asked for were there; else it leaves all.
+  // Leaves the edges whose time may be followed, where they are in order of it: the destination then does without the
+  // others. Returns whether all times that it asked for were there; else it leaves all.
   template <class T>
   __device__ __forceinline__ bool narrow(T time_at) {
     int64_t from = first;
@@ -161,7 +161,7 @@ struct Choice {
     });
   }
 
-  // A source that is none of its type is noted by who looks at each edge.
+  // A source that is not a node of its type is noted by the code that reads each edge.
   __device__ __forceinline__ bool narrow_by_source() {
     return narrow([&](int64_t position, int64_t& time) {
       int64_t own = own_id(column(position));
@@ -216,7 +216,7 @@ __device__ __forceinline__ int64_t eligible_of(const Choice& c) {
   return sum;
 }
 
-// How many picks a destination takes that may follow so many edges.
+// How many picks a destination takes that may follow this number of edges.
 __device__ __forceinline__ int64_t picks_of(const ChooseStep& step, const Segment* seg, int64_t eligible) {
   int64_t k = seg->fanout;
   if (eligible == 0 || k == 0) return 0;

@@ -3,13 +3,12 @@
 package sampling
 
 import (
-	_ "embed"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
 )
 
-// deviceChooseStep is ChooseStep of choose.cuh, laid out as the device has it.
+// deviceChooseStep is ChooseStep of choose.cuh, laid out as on the device.
 type deviceChooseStep struct {
 	at                                       deviceStep
 	weights                                  device.Address
@@ -30,9 +29,6 @@ func _(x deviceChooseStep) {
 		(unsafe.Offsetof(x.decay)^104)|(unsafe.Sizeof(x)^112)]
 }
 
-//go:embed choose.ptx
-var choosePTX []byte
-
 // chooseKernels are the kernels of choose.cu, loaded on one device. They are safe for concurrent use.
 type chooseKernels struct {
 	*device.Module
@@ -42,7 +38,7 @@ type chooseKernels struct {
 // loadChooseKernels loads them. Close them before the device.
 func loadChooseKernels(on *device.Device) (*chooseKernels, error) {
 	k, err := &chooseKernels{}, error(nil)
-	k.Module, err = on.LoadKernels(choosePTX, map[string]**device.Kernel{
+	k.Module, err = on.LoadPacked(kernelsPack, "choose.ptx", map[string]**device.Kernel{
 		"choose_count": &k.chooseCount.Kernel,
 		"choose_least": &k.chooseLeast.Kernel,
 		"choose_pick":  &k.choosePick.Kernel,

@@ -12,9 +12,9 @@ import (
 	"github.com/khop-gnn/khop/pinned"
 )
 
-// Cluster makes each batch of some parts of a partition, and of all edges between their nodes, also those between two
-// parts: Cluster-GCN. Batches have no seeds; an epoch goes over all parts, in another order each time if the loader
-// shuffles. Blocks are those of Induced; all nodes are destinations, and seed columns come for all of them.
+// Cluster makes each batch from some parts of a partition, with all edges between their nodes, also those between two
+// parts: Cluster-GCN. Batches have no seeds. An epoch goes over all parts, in a new order each time if the loader
+// shuffles. Blocks are those of Induced; all nodes are destinations, and seed columns are delivered for all of them.
 //
 // The node lists have the parts of the batch one after another, each by ascending id. Cost: that of Induced over these
 // nodes. Source: Chiang et al., "Cluster-GCN: an efficient algorithm for training deep and large

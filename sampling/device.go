@@ -11,35 +11,35 @@ import (
 // DeviceSampler is a Sampler that also runs on a CUDA device and makes the same samples there, byte for byte.
 type DeviceSampler interface {
 	Sampler
-	// OpenDevice makes a worker for a device. The loader opens one for each batch that it prepares at a time, and
-	// closes it.
+	// OpenDevice makes a worker for a device. The loader opens one for each batch that it prepares at the same time,
+	// and closes it.
 	OpenDevice(DeviceEnv) (DeviceWorker, error)
 }
 
-// Topology is where a device finds the arrays of a graph: in its own memory, or in host memory that it addresses.
+// Topology has the addresses of a graph's arrays on a device: in its memory, or in host memory that it addresses.
 type Topology struct {
 	Indptr  device.Address // int64 [nodes+1]
 	Indices device.Address // Schema.IDType [edges]
 	Types   device.Address // uint8 or uint16 [edges] where there are several edge types, else 0
 
-	// Columns are the columns that Description.EdgeColumns names, in its order, as they lie in the graph: [edges, ...].
+	// Columns are the columns that Description.EdgeColumns names, in its order, as in the graph: [edges, ...].
 	Columns []device.Address
 	// NodeColumns are those of Description.NodeColumns, in its order, by node type; 0 where a type has none.
 	NodeColumns [][]device.Address
 
-	// Copies of the columns of some nodes in device memory, for arrays that lie in host memory: see HotAdjacency. 0
-	// without.
-	HotStart   device.Address // uint32 [nodes]: where a node's column begins in the copies, all ones if there is none
+	// Copies of the columns of some nodes in device memory, for arrays in host memory: see HotAdjacency. 0 without
+	// copies.
+	HotStart   device.Address // uint32 [nodes]: where a node's column begins in the copies, all ones if it has no copy
 	HotIndices device.Address // as Indices
 	HotTypes   device.Address // as Types
 }
 
 // DeviceEnv has what a DeviceWorker needs.
 type DeviceEnv struct {
-	// Env is as for a Worker. Scratch memory is taken on Device, and a little page-locked host memory besides.
+	// Env is as for a Worker. Scratch memory is taken on Device, and a little in page-locked host memory.
 	Env
 	Device *device.Device
-	// Stream is where all the worker's work goes. It must stay open until the worker is closed.
+	// Stream gets all the worker's work. It must stay open until the worker is closed.
 	Stream *device.Stream
 	// Topology must stay valid and unchanged until the worker is closed.
 	Topology Topology
@@ -51,14 +51,14 @@ type DeviceEnv struct {
 type DeviceWorker interface {
 	// Enqueue puts a whole batch on the stream; the host waits for nothing. out was shaped by Bound.Init with memory of
 	// the device, and is the worker's until Finish. req is not kept. If an earlier batch was not finished, Enqueue
-	// waits for the stream and gives that batch up.
+	// waits for the stream and drops that batch.
 	Enqueue(ctx context.Context, req *Request, out *graph.Sample) error
-	// Finish makes out the sample of the batch in hand, once the stream has passed it, for which the caller waits. Only
-	// work behind this stream may read its tensors; NumNodes and the shapes are for the host. replay means that a
-	// buffer was too small and will be greater: Enqueue the same request again, for the same sample. On an error out is
-	// undefined, and the worker can be used again.
+	// Finish completes out, the sample of the enqueued batch. The caller first waits until the stream has passed the
+	// batch. Only work that follows on this stream may read the tensors; the host may read NumNodes and the shapes.
+	// replay means that a buffer was too small and will be larger: Enqueue the same request again, for the same sample.
+	// On an error out is undefined, and the worker can be used again.
 	Finish(out *graph.Sample) (replay bool, err error)
-	// Close frees the worker's memory. It waits for the stream where a batch is in hand.
+	// Close frees the worker's memory. If a batch was enqueued and not finished, it waits for the stream.
 	Close() error
 }
 

@@ -512,8 +512,8 @@ func (w *deviceAssembly) claimTable() error {
 // claimTimes makes the table of times as large as the other, and empty.
 func (w *deviceAssembly) claimTimes(slots int64) error {
 	if (slots+1)*w.trees() > (1<<timedIDBits-1)/max(w.schema.NumNodes(), 1) {
-		return fmt.Errorf("%w: %d nodes in %d trees at so many times as a batch may have: take smaller batches, or "+
-			"the device cpu", ErrOptions, w.schema.NumNodes(), w.trees())
+		return fmt.Errorf("%w: %d nodes in %d trees, with as many times as a batch may have: take smaller "+
+			"batches, or the device cpu", ErrOptions, w.schema.NumNodes(), w.trees())
 	}
 	if err := w.numbers.Claim(8 * (slots + 1)); err != nil {
 		return err

@@ -140,7 +140,7 @@ func TestDeviceNamesTheEdgeWhoseWeightIsNone(t *testing.T) {
 	expect.Is(t, sampleOn(t, o, g, 1, &Request{Seeds: [][]int64{{0}}}), nil, "the greatest weight that there is")
 }
 
-// Fan-outs above a warp's lanes, out of hubs: what is chosen is merged and laid out in memory, not in the lanes.
+// Fan-outs above a warp's lanes, out of hubs: picks are merged and laid out in memory, not in the lanes.
 func TestDeviceChoosesManyOfHubs(t *testing.T) {
 	const seed = 20261123
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -164,7 +164,7 @@ func TestDeviceChoosesManyOfHubs(t *testing.T) {
 	}
 }
 
-// A sampler that looks at the times of nodes names the edge whose source is none.
+// A sampler that looks at the times of nodes names the edge whose source is invalid.
 func TestDeviceNamesASourceThatHasNoTime(t *testing.T) {
 	g := graphs.Of(t, graph.Arrays{
 		Schema: graph.Schema{Nodes: []graph.NodeType{{Name: "node", Count: 3,
@@ -176,6 +176,6 @@ func TestDeviceNamesASourceThatHasNoTime(t *testing.T) {
 	n := Neighbor{Fanouts: []int{2}, Time: Temporal{Node: "born"}}
 	o := openDevice(t).openSome(n, g, 2, []string{"as opened"})["as opened"]
 	err := o.Sample(context.Background(), &Request{Seeds: [][]int64{{0}}, Times: [][]int64{{9}}}, new(graph.Sample))
-	want := `edge 2: source 7 is none of the 3 nodes of type "node"`
+	want := `edge 2: source 7 is not one of the 3 nodes of type "node"`
 	expect.That(t, err != nil && strings.Contains(err.Error(), want), "%v, not %s", err, want)
 }

@@ -76,7 +76,7 @@ func TestDeviceReportsASourceOfAnotherType(t *testing.T) {
 	w := d.open(Neighbor{Fanouts: []int{5}, Frontier: AllNodes}, d.env(g, 2))
 	expect.Is(t, sampleOn(t, w, g, 1, &Request{Seeds: [][]int64{{0}, nil}}), nil, "sound edges")
 	err := sampleOn(t, w, g, 1, &Request{Seeds: [][]int64{{0, 1}, nil}})
-	want := `hop 0, edge type a:two:a: invalid graph: edge 3: source 3 is none of the 2 nodes of type "a"`
+	want := `hop 0, edge type a:two:a: invalid graph: edge 3: source 3 is not one of the 2 nodes of type "a"`
 	expect.That(t, err != nil && err.Error() == want, "%v, want %s", err, want)
 }
 

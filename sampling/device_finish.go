@@ -10,7 +10,7 @@ import (
 
 func (w *deviceAssembly) Finish(out *graph.Sample) (replay bool, err error) {
 	if w.out == nil || w.out != out {
-		return false, fmt.Errorf("%w: no such batch is in hand", ErrOptions)
+		return false, fmt.Errorf("%w: the batch was not enqueued here", ErrOptions)
 	}
 	w.out, w.guess = nil, 0
 	status := part[deviceStatus](w.description, w.layout.status, 1)[0]

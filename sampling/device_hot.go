@@ -13,7 +13,7 @@ import (
 )
 
 // HotAdjacency is a copy of the in-edges of some nodes in device memory, for graphs whose arrays stay in host memory:
-// picks among these do not go over the bus. It changes nothing that is sampled.
+// picks among these do not go over the bus. Samples stay the same.
 type HotAdjacency struct {
 	Nodes int64 // that have a copy
 	Edges int64 // in the copies
@@ -28,7 +28,7 @@ const maxHotEdges = math.MaxUint32 - 1
 // device memory are used up; it passes over nodes whose in-edges do not fit. It first takes 4 bytes for each node of
 // the graph; if they do not fit, it copies nothing. The stream is used, and waited for, until it returns.
 //
-// Errors: ErrGraph for columns that make no sense, graph.ErrSeed for an id that is not a node, those of the device, the
+// Errors: ErrGraph for invalid columns, graph.ErrSeed for an id that is not a node, those of the device, the
 // context's cause.
 func NewHotAdjacency(ctx context.Context, stream *device.Stream, g *graph.Graph, order []int64, bytes int64,
 	mem pinned.Options) (*HotAdjacency, error) {
@@ -152,7 +152,7 @@ func (h *HotAdjacency) AddTo(t *Topology) {
 	t.HotStart, t.HotIndices, t.HotTypes = h.start.Address(), h.indices.Address(), h.types.Address()
 }
 
-// Bytes returns the device memory that is held.
+// Bytes returns the bytes of device memory that the copies take.
 func (h *HotAdjacency) Bytes() int64 { return h.start.Cap() + h.indices.Cap() + h.types.Cap() }
 
 // Close frees the copies.

@@ -12,8 +12,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// DeviceDrawer draws negatives on a device: those of its Drawer, for one goroutine at a time. The host waits for them,
-// since it delivers them and hands them to the sampler as seeds. Close it before the Drawer and the device.
+// DeviceDrawer draws negatives on a device, the same as its Drawer, for one goroutine at a time. The host waits for
+// them, because it delivers them and passes them to the sampler as seeds. Close it before the Drawer and the device.
 type DeviceDrawer struct {
 	of      *Drawer
 	env     DeviceEnv
@@ -28,9 +28,9 @@ type DeviceDrawer struct {
 
 var sharedNegativeKernels device.PerDevice[*negativeKernels]
 
-// OpenDevice opens a drawer that draws on a device. Of env it takes Device, Stream, the arrays of the graph in
-// Topology, MaxBlocks, and Scratch for what it holds: 48 bytes an edge and 16 a negative, on the host and on the
-// device. Kernels read the tables of d over the ladder (pinned.Attach), whose errors it returns.
+// OpenDevice opens a drawer that draws on a device. It uses Device, Stream, MaxBlocks and the graph's arrays in
+// Topology from env, and takes memory by Scratch: 48 bytes an edge and 16 a negative, on the host and on the device.
+// Kernels read the tables of d by pinned.Attach, whose errors it returns.
 func (d *Drawer) OpenDevice(ctx context.Context, env DeviceEnv) (_ *DeviceDrawer, err error) {
 	s := d.finder.schema
 	x := &DeviceDrawer{of: d, env: env, links: make([]deviceLinks, len(s.Edges)), ids: s.IDType(),
@@ -86,7 +86,7 @@ func (x *DeviceDrawer) attach(ctx context.Context, in *negativeNodes) (to device
 	return to, err
 }
 
-// Close frees what the drawer holds.
+// Close frees the drawer's memory.
 func (x *DeviceDrawer) Close() error {
 	errs := []error{x.host.Close(), x.device.Close()}
 	for _, a := range x.tables {
@@ -119,8 +119,8 @@ func newLinksLayout(types, edges, negatives int64) (l linksLayout) {
 	return l
 }
 
-// Draw appends to the edges of each type, which are just those that were asked for, their negatives. It waits for the
-// device. Errors are those of Drawer.Draw, of a damaged graph for the least node.
+// Draw appends their negatives to the edges of each type, which must be only the requested ones. It waits for the
+// device. Errors are those of Drawer.Draw; for a damaged graph the error names the least node.
 func (x *DeviceDrawer) Draw(r Rand, links []LinkSeeds) error {
 	types, edges, negatives := int64(0), int64(0), int64(0)
 	for e := range links {

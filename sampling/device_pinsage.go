@@ -44,7 +44,7 @@ func (k PinSage) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 	return openDeviceAssembly(env, d, opt)
 }
 
-// checkSeeds refuses seeds, so many of each type, that are not of the neighbours' type.
+// checkSeeds refuses seeds that are not of the neighbours' type. seeds returns how many there are of each type.
 func (p *visitRules) checkSeeds(s *graph.Schema, seeds func(t int) int64) error {
 	nodes := s.Edges[p.as].Dst
 	for t := range s.Nodes {

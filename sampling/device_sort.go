@@ -8,13 +8,13 @@ import (
 
 var sharedSortKernels device.PerDevice[*sortKernels]
 
-// deviceSort puts items in order on a device: sort.cu. Arrays have room for so many items.
+// deviceSort puts items in order on a device: sort.cu. Its arrays hold up to room items.
 type deviceSort struct {
 	kernels *sortKernels
 	room    int64
 }
 
-// sortCells returns the cells of a sampler that sorts, and has arrays of so many cells an item.
+// sortCells returns the cells of a sampler that sorts room items, with arrays of this number of cells an item.
 func sortCells(room, cells int64) int64 { return 1 + 4 + 32*512 + 1 + room*cells }
 
 // keyBits returns how many bits numbers up to n have.

@@ -3,13 +3,8 @@
 package sampling
 
 import (
-	_ "embed"
-
 	"github.com/khop-gnn/khop/device"
 )
-
-//go:embed exclude.ptx
-var excludePTX []byte
 
 // excludeKernels are the kernels of exclude.cu, loaded on one device. They are safe for concurrent use.
 type excludeKernels struct {
@@ -20,7 +15,7 @@ type excludeKernels struct {
 // loadExcludeKernels loads them. Close them before the device.
 func loadExcludeKernels(on *device.Device) (*excludeKernels, error) {
 	k, err := &excludeKernels{}, error(nil)
-	k.Module, err = on.LoadKernels(excludePTX, map[string]**device.Kernel{
+	k.Module, err = on.LoadPacked(kernelsPack, "exclude.ptx", map[string]**device.Kernel{
 		"exclude_count": &k.excludeCount.Kernel,
 		"exclude_place": &k.excludePlace.Kernel,
 		"exclude_fill":  &k.excludeFill.Kernel,

@@ -11,7 +11,7 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 )
 
-// randomExclusion excludes some edges of the graph and some pairs that are none.
+// randomExclusion excludes some edges of the graph and some pairs that are not edges.
 func randomExclusion(r *rand.Rand, g *graph.Graph, req *Request) {
 	s := g.Schema()
 	req.Exclude = make([]EdgePairs, len(s.Edges))

@@ -17,13 +17,13 @@ import (
 // than a batch takes.
 //
 // Such a hub is a destination of several batches in a row, each with some of its edges. The array "degree/E" (int64, an
-// entry for each destination) has all in-edges of type E, so that a destination with fewer in its block is one of
-// these: what a layer sums over edges is then added up over batches.
+// entry for each destination) has all in-edges of type E, so a destination with fewer edges in its block is such a hub:
+// add up its sums over edges over the batches.
 //
 // Cost: all nodes and edges, once, in memory of a batch. It runs on the CPU. Sources: the method inference of PyG's and
 // DGL's examples. docs/sampling.md states the result in full.
 type Full struct {
-	// Work is how many nodes and in-edges a batch has, up to twice as many at most.
+	// Work is about how many nodes and in-edges a batch has; it has at most twice as many.
 	Work int `id:"work" default:"65536" range:"0," help:"..."`
 }
 

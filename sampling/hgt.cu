@@ -26,8 +26,8 @@ struct HgtStep {
 constexpr int kDigitBits = 11, kBins = 1 << kDigitBits;
 constexpr u64 kNotInRace = ~0ull;
 
-// Nodes of a type are drawn whose keys are below it, and `left` of those with this key. Until all digits are known, so
-// many of those with these.
+// Nodes of a type are drawn whose keys are below it, and `left` of those with this key. Until all digits are known,
+// `left` of those with the known digits.
 struct HgtBound {
   u64 key;
   int64_t left;

@@ -12,9 +12,9 @@ import (
 )
 
 // HGT draws the same number of nodes of each type at each hop, and takes the subgraph between them. So a batch has
-// about as many of each type, whatever their degrees. Every node that is not in the batch has a budget: 1/n for each
-// edge that leads from it to a node of the batch with n in-edges of that type. Nodes are drawn without replacement,
-// each in proportion to the square of its budget among those that are left.
+// about equally many of each type, whatever their degrees. Every node that is not in the batch has a budget: 1/n for
+// each edge that leads from it to a node of the batch with n in-edges of that type. Nodes are drawn without
+// replacement, each in proportion to the square of its budget among the remaining nodes.
 //
 // The one layer has all nodes as sources and as destinations, as Induced has. Cost: the in-edges of the nodes, twice.
 // Source: Hu, Dong, Wang and Sun, "Heterogeneous graph transformer", WWW 2020. docs/sampling.md

@@ -3,13 +3,12 @@
 package sampling
 
 import (
-	_ "embed"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
 )
 
-// deviceHgtStep is HgtStep of hgt.cu, laid out as the device has it.
+// deviceHgtStep is HgtStep of hgt.cu, laid out as on the device.
 type deviceHgtStep struct {
 	at                                  deviceStep
 	races, sources                      device.Address
@@ -22,7 +21,7 @@ func _(x deviceHgtStep) {
 		(unsafe.Offsetof(x.to)^56)|(unsafe.Offsetof(x.shift)^64)|(unsafe.Sizeof(x)^72)]
 }
 
-// deviceHgtRace is HgtRace of hgt.cu, laid out as the device has it.
+// deviceHgtRace is HgtRace of hgt.cu, laid out as on the device.
 type deviceHgtRace struct {
 	key   uint64
 	nodes int64
@@ -31,9 +30,6 @@ type deviceHgtRace struct {
 func _(x deviceHgtRace) {
 	_ = [1]struct{}{}[unsafe.Offsetof(x.key)|(unsafe.Offsetof(x.nodes)^8)|(unsafe.Sizeof(x)^16)]
 }
-
-//go:embed hgt.ptx
-var hgtPTX []byte
 
 // hgtKernels are the kernels of hgt.cu, loaded on one device. They are safe for concurrent use.
 type hgtKernels struct {
@@ -44,7 +40,7 @@ type hgtKernels struct {
 // loadHgtKernels loads them. Close them before the device.
 func loadHgtKernels(on *device.Device) (*hgtKernels, error) {
 	k, err := &hgtKernels{}, error(nil)
-	k.Module, err = on.LoadKernels(hgtPTX, map[string]**device.Kernel{
+	k.Module, err = on.LoadPacked(kernelsPack, "hgt.ptx", map[string]**device.Kernel{
 		"hgt_give":  &k.hgtGive.Kernel,
 		"hgt_race":  &k.hgtRace.Kernel,
 		"hgt_count": &k.hgtCount.Kernel,

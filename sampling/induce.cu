@@ -5,7 +5,7 @@
 
 struct InduceStep {
   Step at;
-  // In how many of so many graphs each node and each edge of the graph was, where norms are delivered; or none.
+  // In how many of all drawn graphs each node and each edge of the graph was, where norms are delivered; else null.
   const uint32_t *nodes, *edges;
   int64_t graphs;
 };

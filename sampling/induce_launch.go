@@ -3,13 +3,12 @@
 package sampling
 
 import (
-	_ "embed"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
 )
 
-// deviceInduceStep is InduceStep of induce.cu, laid out as the device has it.
+// deviceInduceStep is InduceStep of induce.cu, laid out as on the device.
 type deviceInduceStep struct {
 	at           deviceStep
 	nodes, edges device.Address
@@ -21,9 +20,6 @@ func _(x deviceInduceStep) {
 		(unsafe.Offsetof(x.graphs)^32)|(unsafe.Sizeof(x)^40)]
 }
 
-//go:embed induce.ptx
-var inducePTX []byte
-
 // induceKernels are the kernels of induce.cu, loaded on one device. They are safe for concurrent use.
 type induceKernels struct {
 	*device.Module
@@ -33,7 +29,7 @@ type induceKernels struct {
 // loadInduceKernels loads them. Close them before the device.
 func loadInduceKernels(on *device.Device) (*induceKernels, error) {
 	k, err := &induceKernels{}, error(nil)
-	k.Module, err = on.LoadKernels(inducePTX, map[string]**device.Kernel{
+	k.Module, err = on.LoadPacked(kernelsPack, "induce.ptx", map[string]**device.Kernel{
 		"induce_count": &k.induceCount.Kernel,
 		"induce_pick":  &k.inducePick.Kernel,
 		"induce_norms": &k.induceNorms.Kernel,

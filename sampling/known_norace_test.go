@@ -54,7 +54,7 @@ func known(t *testing.T, g *graph.Graph, s Sampler) string {
 	}
 	prepared := scratch.String()
 	w, err := s.Open(env)
-	if err != nil { // its edges are none of the graph's
+	if err != nil { // its edges are not the graph's
 		env.EdgePos = false
 		if w, err = s.Open(env); err != nil {
 			return expect.Line(t, err, "")
@@ -95,7 +95,7 @@ func known(t *testing.T, g *graph.Graph, s Sampler) string {
 	return text
 }
 
-// damaged returns a graph of the same arrays, but for sources, weights or times that are none.
+// damaged returns a graph of the same arrays, but for invalid sources, weights or times.
 func damaged(t *testing.T, g *graph.Graph, sources, weights bool) *graph.Graph {
 	a := graphs.ArraysOf(g)
 	if sources {

@@ -59,7 +59,7 @@ struct LaborPicks {
   }
 };
 
-// Whether a destination of so many edges takes all of them.
+// Whether a destination with this number of edges takes all of them.
 __device__ __forceinline__ bool takes_all(const Segment* seg, int64_t degree) {
   return seg->fanout == kAll || degree <= seg->fanout;
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/khop-gnn/khop/internal/sat"
 )
 
-// Labor samples in-neighbours as Neighbor does, but lets destinations agree: each source has one variate, uniform over
+// Labor samples in-neighbours as Neighbor does, but destinations share draws: each source has one variate, uniform over
 // [0, 1), that all its destinations share, and a destination takes the in-edges whose sources have the least. So every
-// destination has as many edges as with Neighbor, each in-edge is equally likely, and a batch has fewer nodes. Picks
+// destination has as many edges as with Neighbor, all in-edges are equally likely, and a batch has fewer nodes. Picks
 // are ascending by edge position.
 //
 // A destination of n in-edges of a type takes k of them, those with the least (variate, position), or all where k >= n.
@@ -20,8 +20,8 @@ import (
 //
 // Cost: O(in-edges) a destination, each with a variate, where there are more than k; with Poisson twice that. Method:
 // LABOR-0 of Balin and Catalyurek, "Layer-Neighbor Sampling: Defusing Neighborhood Explosion in GNNs", NeurIPS 2023;
-// the fixed number of edges is its appendix A.3 (sequential Poisson sampling), as GraphBolt's LayerNeighborSampler has
-// it, Poisson is DGL's LaborSampler. docs/sampling.md states the result in full.
+// the fixed number of edges is its appendix A.3 (sequential Poisson sampling), as in GraphBolt's LayerNeighborSampler;
+// Poisson is DGL's LaborSampler. docs/sampling.md states the result in full.
 type Labor struct {
 	// Fanouts and PerType are as Neighbor's.
 	Fanouts []int `same:"fanouts" id:"fanouts"`

@@ -3,13 +3,12 @@
 package sampling
 
 import (
-	_ "embed"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
 )
 
-// deviceLaborStep is LaborStep of labor.cu, laid out as the device has it.
+// deviceLaborStep is LaborStep of labor.cu, laid out as on the device.
 type deviceLaborStep struct {
 	at      deviceStep
 	poisson int64
@@ -18,9 +17,6 @@ type deviceLaborStep struct {
 func _(x deviceLaborStep) {
 	_ = [1]struct{}{}[unsafe.Offsetof(x.at)|(unsafe.Offsetof(x.poisson)^16)|(unsafe.Sizeof(x)^24)]
 }
-
-//go:embed labor.ptx
-var laborPTX []byte
 
 // laborKernels are the kernels of labor.cu, loaded on one device. They are safe for concurrent use.
 type laborKernels struct {
@@ -31,7 +27,7 @@ type laborKernels struct {
 // loadLaborKernels loads them. Close them before the device.
 func loadLaborKernels(on *device.Device) (*laborKernels, error) {
 	k, err := &laborKernels{}, error(nil)
-	k.Module, err = on.LoadKernels(laborPTX, map[string]**device.Kernel{
+	k.Module, err = on.LoadPacked(kernelsPack, "labor.ptx", map[string]**device.Kernel{
 		"labor_count": &k.laborCount.Kernel,
 		"labor_least": &k.laborLeast.Kernel,
 		"labor_pick":  &k.laborPick.Kernel,

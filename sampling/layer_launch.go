@@ -3,13 +3,12 @@
 package sampling
 
 import (
-	_ "embed"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
 )
 
-// deviceLayerStep is LayerStep of layer.cu, laid out as the device has it.
+// deviceLayerStep is LayerStep of layer.cu, laid out as on the device.
 type deviceLayerStep struct {
 	at                        deviceStep
 	streams                   device.Address
@@ -28,9 +27,6 @@ func _(x deviceLayerStep) {
 		(unsafe.Sizeof(x)^104)]
 }
 
-//go:embed layer.ptx
-var layerPTX []byte
-
 // layerKernels are the kernels of layer.cu, loaded on one device. They are safe for concurrent use.
 type layerKernels struct {
 	*device.Module
@@ -41,7 +37,7 @@ type layerKernels struct {
 // loadLayerKernels loads them. Close them before the device.
 func loadLayerKernels(on *device.Device) (*layerKernels, error) {
 	k, err := &layerKernels{}, error(nil)
-	k.Module, err = on.LoadKernels(layerPTX, map[string]**device.Kernel{
+	k.Module, err = on.LoadPacked(kernelsPack, "layer.ptx", map[string]**device.Kernel{
 		"layer_key":   &k.layerKey.Kernel,
 		"layer_sum":   &k.layerSum.Kernel,
 		"layer_whole": &k.layerWhole.Kernel,

@@ -15,12 +15,12 @@ import (
 )
 
 // FastGCN draws the nodes of each hop for all destinations together, from all nodes of the graph, with replacement and
-// in proportion to their importance: the squared norm of what they send to their destinations. A destination has those
-// of its in-edges whose source was drawn, ascending by position. Layer l of a sample has an array "weight/l/E" for each
-// edge type E (float32, one an edge): the sum of weight times message over the edges of a destination has, as its
-// expectation, the weighted sum over all of its in-edges.
+// in proportion to their importance: the squared norm of the messages that they send to their destinations. A
+// destination has those of its in-edges whose source was drawn, ascending by position. Layer l of a sample has an array
+// "weight/l/E" for each edge type E (float32, one an edge): the sum of weight times message over the edges of a
+// destination has, as its expectation, the weighted sum over all of its in-edges.
 //
-// Many of the nodes drawn lead to no destination; those are left out. Ladies draws none of them.
+// Many of the nodes drawn have no edge to a destination; they are left out. Ladies draws no such nodes.
 //
 // Cost: O(in-edges) a destination; one pass over the graph beforehand, and 8 bytes a node. Source:
 // Chen, Ma and Xiao, "FastGCN: fast learning with graph convolutional networks via importance sampling", ICLR 2018.
@@ -33,8 +33,8 @@ type FastGCN struct {
 	Weight string `same:"weight"`
 }
 
-// Ladies is FastGCN that draws from the in-neighbours of the destinations alone, in proportion to the squared norm of
-// what they send to these.
+// Ladies is FastGCN that draws only from the in-neighbours of the destinations, in proportion to the squared norm of
+// the messages that they send to them.
 //
 // Cost: O(in-edges) a destination, twice. Source: Zou et al., "Layer-dependent importance sampling
 // for training deep and large graph convolutional networks", NeurIPS 2019. docs/sampling.md states the result in full.

@@ -148,5 +148,5 @@ func errColumn(v, from, to int64, numEdges int) error {
 
 // errNode refuses an edge whose source is not a node of the graph.
 func (a *assembly[V]) errNode(pos int64, v V) error {
-	return fmt.Errorf("%w: edge %d: source %d is none of the %d nodes", ErrGraph, pos, v, len(a.indptr)-1)
+	return fmt.Errorf("%w: edge %d: source %d is not one of the %d nodes", ErrGraph, pos, v, len(a.indptr)-1)
 }

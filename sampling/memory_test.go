@@ -43,7 +43,7 @@ func (s *scarce) Give(b []byte) error {
 	return r.Close()
 }
 
-// The table that is chosen is the smaller one, and it takes what it was said to take, however many nodes a batch has.
+// The smaller table is chosen, and it takes the stated memory, however many nodes a batch has.
 func TestTablesTakeWhatTheyAreSaidTo(t *testing.T) {
 	for _, batch := range []int64{1, 100, 2047, 2048, 2049, 4096, 4097, 8192, 8193, 10_000} {
 		for _, nodes := range []int64{10, 4096, 4097, 2 * 4096, 2*4096 + 1, 4 * 4096, 4*4096 + 1, 8 * 4096, 8*4096 + 1,

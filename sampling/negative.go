@@ -11,7 +11,7 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Law says how likely a negative has each node in place of an end of an edge.
+// Law says with what probability a node replaces an end of an edge.
 type Law uint8
 
 const (
@@ -51,16 +51,16 @@ var ends = []string{"target", "source", "either", "both"}
 // String returns the name on the command line.
 func (e End) String() string { return enum.Name(ends, e) }
 
-// Negatives say which false edges a batch gets beside its seed edges: each is a true edge with one end or both
-// replaced. The zero value adds none. docs/sampling.md, "Negatives", states the result in full.
+// Negatives says which false edges a batch gets with its seed edges: each is a seed edge with one end or both replaced.
+// The zero value adds none. docs/sampling.md, "Negatives", states the result in full.
 //
-// Cost: O(1) a negative where the law is uniform or in-batch, O(log nodes) where it has weights, and with Strict for
-// each try O(log degree), or O(degree) for edge types ordered by time.
+// Cost: O(1) a negative if the law is uniform or in-batch, O(log nodes) if it has weights. With Strict each try takes
+// O(log degree), or O(degree) for edge types ordered by time.
 type Negatives struct {
 	// Ratio is how many negatives each edge gets. It may be a fraction: the first i edges of a type have floor(i *
 	// Ratio) together.
 	Ratio float64 `name:"negative-ratio" id:"ratio" default:"1" zero:"0" with:"negatives" help:"..."`
-	// Law says which nodes negatives have in place of an end, Replace which end.
+	// Law says which nodes replace an end, Replace which end.
 	Law     Law `name:"negatives" id:"law" default:"none" empty:"none" help:"..."`
 	Replace End `name:"corrupt" id:"replace" default:"target" with:"negatives" help:"..."`
 	// Weight names a column of the nodes, for ByWeight: a number that is finite and not negative.
@@ -70,21 +70,21 @@ type Negatives struct {
 	Time string `name:"negative-time" key:"time" with:"negatives" empty:"none" value:"COLUMN" help:"..."`
 	// Strict draws again if a negative is an edge of the graph, the edge itself or a self-loop.
 	Strict bool `with:"negatives" help:"Draw a negative again if it is an edge, a self-loop or its seed."`
-	// Tries is how often a negative is drawn at most, if a draw may be refused; 0 is 16. A negative that was refused
-	// each time is left out (with Triplets it becomes the edge itself), and is counted.
+	// Tries is the most draws for a negative, if draws can be refused; 0 means 16. A negative whose draws were all
+	// refused is left out (with Triplets it becomes the edge itself), and is counted.
 	Tries int `name:"negative-tries" key:"tries" default:"16" zero:"0" with:"negatives" help:"..."`
-	// Triplets keeps all negatives of an edge, so that they can be laid out as source, target and Ratio other targets
-	// (or sources). Ratio must be whole, and Replace one end.
+	// Triplets keeps all negatives of an edge, so that they form rows: source, target and Ratio other targets (or
+	// sources). Ratio must be whole, and Replace one end.
 	Triplets bool `with:"negatives" help:"..."`
 }
 
-// Any reports whether there are negatives.
+// Any reports whether batches get negatives.
 func (n Negatives) Any() bool { return n.Ratio != 0 }
 
 // mostRatio is the greatest Ratio.
 const mostRatio = 1 << 20
 
-// Validate returns an error that wraps ErrOptions if the options make no sense for such a graph.
+// Validate returns an error that wraps ErrOptions if the options are invalid for graphs of this schema.
 func (n Negatives) Validate(s *graph.Schema) error {
 	refuse := func(format string, args ...any) error {
 		return fmt.Errorf("%w: negatives: "+format, append([]any{ErrOptions}, args...)...)
@@ -93,7 +93,7 @@ func (n Negatives) Validate(s *graph.Schema) error {
 	case !(n.Ratio >= 0 && n.Ratio <= mostRatio):
 		return refuse("ratio %v: must be 0 to %d", n.Ratio, mostRatio)
 	case n.Law > InBatch || n.Replace > BothEnds:
-		return refuse("law %v of end %v: there is none", n.Law, n.Replace)
+		return refuse("no law %v of end %v", n.Law, n.Replace)
 	case n.Tries < 0 || n.Tries > 1<<16:
 		return refuse("%d tries: must be 1 to 65,536, or 0 for the default", n.Tries)
 	case !n.Any() && n != (Negatives{}):
@@ -116,7 +116,7 @@ func hasColumn(s *graph.Schema, name string) bool {
 	})
 }
 
-// Fingerprint names the options in a stable text; "" where there are no negatives.
+// Fingerprint names the options in a stable text; "" without negatives.
 func (n Negatives) Fingerprint() string {
 	if !n.Any() {
 		return ""
@@ -141,16 +141,16 @@ func (n Negatives) tries() int {
 // Of returns how many negatives the first count edges of a type have together.
 func (n Negatives) Of(count int64) int64 { return int64(float64(count) * n.Ratio) }
 
-// LinkSeeds are the seeds of one edge type in a batch: the edges asked for, then their negatives.
+// LinkSeeds are the seeds of one edge type in a batch: the requested edges, then their negatives.
 type LinkSeeds struct {
-	// SeedEdges are all edges. Labels are 0 for negatives; Times, where there are any, those of the edge that each was
-	// made of.
+	// SeedEdges are all edges. Labels are 0 for negatives. Times, if any, are for a negative those of the edge that it
+	// was made from.
 	SeedEdges
-	// Items number the edges that were asked for in the list of seeds; they key the draws.
+	// Items are the numbers of the requested edges in the list of seeds; they key the draws.
 	Items []int64
-	// Group says of each edge which of the edges asked for it is, or was made of.
+	// Group says which requested edge each edge is, or was made from.
 	Group []int32
-	// Missed counts the negatives that were refused at every try.
+	// Missed counts the negatives that every try refused.
 	Missed int64
 }
 
@@ -168,7 +168,7 @@ type Drawer struct {
 	memory scratch
 }
 
-// Draw appends the negatives of edges of a type, which has just the edges that were asked for.
+// Draw appends the negatives of the edges of a type. l must have only the requested edges.
 func (d *Drawer) Draw(r Rand, edgeType int, l *LinkSeeds) error {
 	if err := d.check(l); err != nil {
 		return err

@@ -3,7 +3,6 @@
 package sampling
 
 import (
-	_ "embed"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
@@ -29,7 +28,7 @@ const (
 	deviceBothEnds
 )
 
-// deviceNegativeStep is NegativeStep of negative.cu, laid out as the device has it.
+// deviceNegativeStep is NegativeStep of negative.cu, laid out as on the device.
 type deviceNegativeStep struct {
 	indptr, indices, types                                   device.Address
 	numNodes, numEdges, typeBytes, wideIds                   int64
@@ -55,7 +54,7 @@ func _(x deviceNegativeStep) {
 		(unsafe.Sizeof(x)^192)]
 }
 
-// deviceLinks is Links of negative.cu, laid out as the device has it.
+// deviceLinks is Links of negative.cu, laid out as on the device.
 type deviceLinks struct {
 	first, count, firstNegative, edgeType, ordered, source, target, loops int64
 	key                                                                   uint64
@@ -69,7 +68,7 @@ func _(x deviceLinks) {
 		(unsafe.Offsetof(x.sources)^72)|(unsafe.Offsetof(x.targets)^104)|(unsafe.Sizeof(x)^136)]
 }
 
-// deviceNegativeNodes is NegativeNodes of negative.cu, laid out as the device has it.
+// deviceNegativeNodes is NegativeNodes of negative.cu, laid out as on the device.
 type deviceNegativeNodes struct {
 	nodes               int64
 	order, sorted, sums device.Address
@@ -80,9 +79,6 @@ func _(x deviceNegativeNodes) {
 		(unsafe.Offsetof(x.sums)^24)|(unsafe.Sizeof(x)^32)]
 }
 
-//go:embed negative.ptx
-var negativePTX []byte
-
 // negativeKernels are the kernels of negative.cu, loaded on one device. They are safe for concurrent use.
 type negativeKernels struct {
 	*device.Module
@@ -92,7 +88,7 @@ type negativeKernels struct {
 // loadNegativeKernels loads them. Close them before the device.
 func loadNegativeKernels(on *device.Device) (*negativeKernels, error) {
 	k, err := &negativeKernels{}, error(nil)
-	k.Module, err = on.LoadKernels(negativePTX, map[string]**device.Kernel{
+	k.Module, err = on.LoadPacked(kernelsPack, "negative.ptx", map[string]**device.Kernel{
 		"negative_draw": &k.negativeDraw.Kernel,
 	})
 	if err != nil {

@@ -77,8 +77,8 @@ func (n Negatives) Bytes(s *graph.Schema, types []bool) (bytes int64) {
 }
 
 // Open prepares to draw negatives for edges of the marked types. It takes 8 bytes a node if the law has weights, and 16
-// if nodes have times. ErrOptions for columns that are not there or of another type, for weights that are negative, not
-// finite, or all zero. It stops with context.Cause when ctx ends.
+// if nodes have times. ErrOptions for columns that do not exist or are of another type, and for weights that are
+// negative, not finite, or all zero. It stops with context.Cause when ctx ends.
 func (n Negatives) Open(ctx context.Context, env Env, types []bool) (d *Drawer, err error) {
 	g := env.Graph
 	s := g.Schema()

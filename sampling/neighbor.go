@@ -15,8 +15,8 @@ import (
 type Frontier uint8
 
 const (
-	// NewNodes expands only the nodes that the hop before reached first (PyG). Layers are then prefix views of one CSC:
-	// Blocks[l+1] begins as Blocks[l] does, in the same memory.
+	// NewNodes expands only the nodes that the previous hop was the first to reach (PyG). Layers are then prefix views
+	// of one CSC: Blocks[l+1] begins as Blocks[l] does, in the same memory.
 	NewNodes Frontier = iota
 	// AllNodes expands every node reached so far at each hop, with picks of that hop (DGL, GraphBolt).
 	AllNodes
@@ -32,8 +32,8 @@ func (f Frontier) String() string { return enum.Name(frontiers, f) }
 // picks are ascending by edge position, with replacement in the order of the draws.
 //
 // With Weight the picks are in proportion to weights. Without replacement this is as if edges were drawn one after the
-// other, each in proportion to its weight among those that are left; with Replace each pick is independent. Edges of
-// weight 0 are never followed, even where fewer than the fan-out have another.
+// other, each in proportion to its weight among the remaining ones; with Replace each pick is independent. Edges of
+// weight 0 are never followed, even if fewer edges than the fan-out have another weight.
 //
 // Cost: O(fan-out) a destination, whatever its degree; O(degree) with Weight or Mask. Method: node-wise neighbour
 // sampling, Hamilton, Ying and Leskovec, "Inductive Representation Learning on Large Graphs", NeurIPS 2017; subsets by
@@ -51,31 +51,32 @@ type Neighbor struct {
 	// Frontier says which nodes a hop expands. Default NewNodes.
 	Frontier Frontier `id:"frontier" default:"new" help:"Nodes that a hop expands: new ones, or all reached so far."`
 	// Disjoint keeps the trees of a batch's items apart: a node is in a list once for every tree that reaches it, and
-	// repeated seeds are trees of their own. The sample has an array "tree/T" for each node type T: int32, the number
-	// of the item whose tree each node of the list is in.
+	// each repeat of a seed has a tree of its own. The sample has an array "tree/T" for each node type T: int32, the
+	// number of the item whose tree each node of the list is in.
 	Disjoint bool `help:"Keep the seeds' trees apart: each has its own copy of a node."`
 	// Weight names a column of the edges with their weights, float32 or float64; "" is uniform. Weights must be finite
-	// and not negative: a batch that looks at another fails with ErrGraph.
+	// and not negative: a batch that reads another fails with ErrGraph.
 	Weight string `empty:"none" value:"COLUMN" help:"Edge column of weights; default: all alike."`
 	// Mask names a column of the edges, uint8, int32 or int64: only edges where it is not 0 are followed. "" follows
 	// all.
 	Mask string `empty:"none" value:"COLUMN" help:"Follow only edges where this whole-number column is not 0."`
-	// Induced takes all edges between the nodes that are reached, in place of those that were picked, whatever Weight
-	// and Mask say of them: one layer, whose blocks have all nodes as sources and as destinations. With Disjoint they
-	// are the edges within each tree. Not with Time, nor in a Direction other than In.
+	// Induced takes all edges between the nodes that are reached, in place of the picked ones, whatever their Weight
+	// and Mask: one layer, whose blocks have all nodes as sources and as destinations. With Disjoint they are the edges
+	// within each tree. Not with Time, nor in a Direction other than In.
 	Induced bool `for:"neighbor" help:"Take all edges between the reached nodes, as one layer."`
 	// Direction says which edges of a node are followed. Edges that lead out of it need an index, which Prepare makes
-	// once: two or three passes over the edges, and for each edge 8 to 16 bytes, the type and what Weight, Mask and
-	// Time read; for Both twice that. Edge types that are followed then join a node type to itself. A block has a node
-	// as the destination of all edges that it follows, whatever their direction, and positions are those of the edges.
+	// once: two or three passes over the edges, and for each edge 8 to 16 bytes, plus its type and its values of
+	// Weight, Mask and Time; for Both twice that. The followed edge types must then join a node type to itself. A block
+	// has a node as the destination of all edges that it follows, whatever their direction, and positions are those of
+	// the edges.
 	Direction Direction `default:"in" help:"Edges to follow: in, out or both; the last two need an index, made first."`
-	// Together makes each fan-out one for all in-edges of a destination, whatever their types, in place of one for
-	// each edge type. Not with PerType, nor with times of nodes.
+	// Together applies each fan-out to all in-edges of a destination, whatever their types, not to each edge type. Not
+	// with PerType, nor with times of nodes.
 	Together bool `help:"Apply each fan-out to the edges of all types together."`
-	// Share, above 0 and up to 1, takes at most this share of the edges that a destination may follow, rounded up, and
-	// no more than the fan-out.
+	// Share, above 0 and up to 1, is the greatest share of the edges that a destination may follow to take, rounded up,
+	// and no more than the fan-out.
 	Share float64 `default:"0" range:"0,1" value:"X" help:"..."`
-	// Time follows the edges of the past only. The zero value follows all.
+	// Time follows only edges of the past. The zero value follows all.
 	Time Temporal
 }
 
@@ -96,11 +97,11 @@ func (n Neighbor) validate(s *graph.Schema) error {
 	return n.checkDirection(s, p)
 }
 
-// Describe implements Sampler. Edges are left out without Together and Induced, along in-edges.
+// Describe implements Sampler. Requests can exclude edges along in-edges, without Together and Induced.
 func (n Neighbor) Describe(s *graph.Schema, batchSize int) (Description, error) {
 	n.Time = n.Time.of(s)
 	d, err := describe(n, s, batchSize)
-	d.EdgeColumns, d.NodeColumns = n.edgeColumns(), n.nodeColumns()
+	d.EdgeColumns, d.NodeColumns, d.Times = n.edgeColumns(), n.nodeColumns(), n.Time.on()
 	d.Excludes = !n.Together && !n.Induced && n.Direction == In
 	if d.Frontier = &n.Frontier; n.Induced {
 		n.Frontier = AllNodes

@@ -3,13 +3,12 @@
 package sampling
 
 import (
-	_ "embed"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
 )
 
-// deviceNeighborStep is NeighborStep of neighbor.cu, laid out as the device has it.
+// deviceNeighborStep is NeighborStep of neighbor.cu, laid out as on the device.
 type deviceNeighborStep struct {
 	at      deviceStep
 	replace int64
@@ -18,9 +17,6 @@ type deviceNeighborStep struct {
 func _(x deviceNeighborStep) {
 	_ = [1]struct{}{}[unsafe.Offsetof(x.at)|(unsafe.Offsetof(x.replace)^16)|(unsafe.Sizeof(x)^24)]
 }
-
-//go:embed neighbor.ptx
-var neighborPTX []byte
 
 // neighborKernels are the kernels of neighbor.cu, loaded on one device. They are safe for concurrent use.
 type neighborKernels struct {
@@ -31,7 +27,7 @@ type neighborKernels struct {
 // loadNeighborKernels loads them. Close them before the device.
 func loadNeighborKernels(on *device.Device) (*neighborKernels, error) {
 	k, err := &neighborKernels{}, error(nil)
-	k.Module, err = on.LoadKernels(neighborPTX, map[string]**device.Kernel{
+	k.Module, err = on.LoadPacked(kernelsPack, "neighbor.ptx", map[string]**device.Kernel{
 		"neighbor_count":  &k.neighborCount.Kernel,
 		"neighbor_pick":   &k.neighborPick.Kernel,
 		"neighbor_expand": &k.neighborExpand.Kernel,

@@ -162,7 +162,7 @@ func TestEverySamplerSaysWhereAGraphIsDamaged(t *testing.T) {
 	}
 }
 
-// What negatives take is what is said, which loaders plan by.
+// Negatives take the stated memory, by which loaders plan.
 func TestNegativesTakeTheMemoryThatIsSaid(t *testing.T) {
 	var ledger pinned.Ledger
 	users, items := make([]float32, 20_000), make([]float32, 30_000)

@@ -237,7 +237,7 @@ func randomGraph(t testing.TB, r *rand.Rand, nodeTypes, edgeTypes int) *graph.Gr
 	})
 }
 
-// sizedGraph is randomGraph with up to so many nodes of each type, and in-degrees of each node and edge type.
+// sizedGraph is randomGraph with up to most nodes of each type, and in-degrees of each node and edge type.
 func sizedGraph(t testing.TB, r *rand.Rand, nodeTypes, edgeTypes int, most int64, degree func() int) *graph.Graph {
 	var s graph.Schema
 	total := int64(0)

@@ -11,11 +11,11 @@ import (
 // will read, and waits for all of it at once. Other parts can be read too, but slowly: a page at a time, while a
 // processor waits. One goroutine uses it.
 type Pages interface {
-	// Array returns the number of an array, -1 for one that is in memory.
+	// Array returns the number of an array; -1 for one in memory.
 	Array(t unified.Tensor) int
 	// Want says that elements from .. to-1 of an array will be read.
 	Want(array int, from, to int64)
-	// Bring waits until all that was wanted since the last call is in memory.
+	// Bring waits until everything that Want named since the last call is in memory.
 	Bring() error
 }
 

@@ -113,7 +113,7 @@ struct Excluded {
 
   // Where in the columns of the graph the edge at such a position is.
   __device__ __forceinline__ int64_t column(int64_t at) const {
-    // the first excluded edge beyond it: so many others lie before that
+    // the first excluded edge beyond it, which is the number of those before it
     return at + first_not(0, n, [&](int64_t i) { return list[i] - i <= at; });
   }
 };
@@ -128,8 +128,8 @@ __device__ __forceinline__ Excluded excluded_of(const Batch* b, int64_t start, i
 }
 
 // Finds where the edges of destination `dst` lie, notes it under number x, and returns how many they are, without those
-// that the batch leaves out. All lanes of the warp take part; those whose destination is none of the segment's return
-// -1.
+// that the batch leaves out. All lanes of the warp take part; those whose destination is not one of the segment's
+// return -1.
 __device__ __forceinline__ int64_t measure(Batch* b, const Segment* seg, int64_t dst, int64_t x) {
   const List* list = &b->lists[seg->target];
   int64_t v = dst < seg->hi ? load_id(list->ids, dst, b->wideIds) + list->offset : -1;
@@ -180,7 +180,7 @@ __device__ __forceinline__ void count_picks(const Step& step, F picks_of) {
   }
 }
 
-// Where there are fewer runs than warps, a run is shared by so many of these.
+// Where there are fewer runs than warps, this number of warps share a run.
 __device__ __forceinline__ int64_t parts_of(const Batch* b, const Chunks& chunks) {
   return chunks.each > 1 ? 1 : min(b->warps / max(chunks.items, (int64_t)1), (int64_t)kLanes);
 }
@@ -231,8 +231,8 @@ struct Hubs {
 
 __device__ __forceinline__ Hubs* hubs_of(const Batch* b) { return (Hubs*)b->hubs; }
 
-// How many edges make a slice, and two of these a hub, where the destinations of a stage have so many together. Where
-// destinations are many, warps have enough to do; and there is room for all slices.
+// How many edges make a slice, and two of these a hub, by the number of edges that all destinations of a stage have.
+// Where destinations are many, warps have enough to do; and there is room for all slices.
 __device__ __forceinline__ int64_t least_slice(const Stage* st, int64_t edges) {
   int64_t least = st->runs < 1024 ? 128 : 1024, rounded = (edges * 3 / (2 * kMostSlices) + kLanes - 1) & -kLanes;
   return max(least, rounded);

@@ -12,7 +12,7 @@ struct PinSageStep {
 };
 
 // What the walks of a destination visited, -1 for nothing, and behind that a key for each node, by falling visits and
-// then by id: of so many visits fewer than kMostVisits.
+// then by id: kMostVisits less the visits, then the id.
 struct Visits {
   u64 *nodes, *keys;
   int64_t n;

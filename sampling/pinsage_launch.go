@@ -3,13 +3,12 @@
 package sampling
 
 import (
-	_ "embed"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
 )
 
-// devicePinSageStep is PinSageStep of pinsage.cu, laid out as the device has it.
+// devicePinSageStep is PinSageStep of pinsage.cu, laid out as on the device.
 type devicePinSageStep struct {
 	at                   deviceStep
 	rules                device.Address
@@ -21,9 +20,6 @@ func _(x devicePinSageStep) {
 		(unsafe.Offsetof(x.most)^32)|(unsafe.Offsetof(x.room)^40)|(unsafe.Sizeof(x)^48)]
 }
 
-//go:embed pinsage.ptx
-var pinsagePTX []byte
-
 // pinsageKernels are the kernels of pinsage.cu, loaded on one device. They are safe for concurrent use.
 type pinsageKernels struct {
 	*device.Module
@@ -33,7 +29,7 @@ type pinsageKernels struct {
 // loadPinsageKernels loads them. Close them before the device.
 func loadPinsageKernels(on *device.Device) (*pinsageKernels, error) {
 	k, err := &pinsageKernels{}, error(nil)
-	k.Module, err = on.LoadKernels(pinsagePTX, map[string]**device.Kernel{
+	k.Module, err = on.LoadPacked(kernelsPack, "pinsage.ptx", map[string]**device.Kernel{
 		"pinsage_walk":  &k.pinsageWalk.Kernel,
 		"pinsage_count": &k.pinsageCount.Kernel,
 		"pinsage_pick":  &k.pinsagePick.Kernel,

@@ -146,7 +146,7 @@ type slot[V nodeID] struct {
 type hashMap[V nodeID] struct {
 	buf   unified.Buffer
 	tab   []slot[V]
-	most  int64 // slots, as long as they do: what was said of its memory
+	most  int64 // slots, as long as they do: its stated memory
 	shift uint8
 	base  uint32
 	next  uint32

@@ -13,13 +13,13 @@ import (
 type Request struct {
 	// Seeds are the items that are nodes: own ids by node type, in order, repeats allowed.
 	Seeds [][]int64
-	// Times are the times of these items, by node type, for samplers that look at time: one a seed, or nil.
+	// Times are the times of these items, by node type, for temporal samplers: one a seed, or nil.
 	Times [][]int64
-	// Edges are the items that are edges, by edge type; nil where there are none. Both ends of an edge become seeds of
+	// Edges are the items that are edges, by edge type; nil without such items. Both ends of an edge become seeds of
 	// their types: after the nodes, edge type by edge type, first all sources and then all targets.
 	Edges []SeedEdges
 	// Exclude are edges, by edge type, that the batch leaves out, with all parallel ones, as if the graph did not have
-	// them; nil for none. Those that the graph does not have change nothing. A sampler that cannot leave edges out
+	// them; nil for none. Pairs that are not edges of the graph change nothing. A sampler that cannot leave edges out
 	// fails.
 	Exclude []EdgePairs
 	// Items are numbers of the sampler's own (Description.Items); such a request has no seeds.
@@ -44,8 +44,8 @@ func (r *Request) check(s *graph.Schema, layers int, out *graph.Sample) error {
 	if r.Times != nil {
 		for t, ids := range r.Seeds {
 			if len(r.Times) != len(r.Seeds) || r.Times[t] != nil && len(r.Times[t]) != len(ids) {
-				return fmt.Errorf("%w: the times of seeds of type %q are not as many as the seeds, %d", ErrOptions,
-					s.Nodes[t].Name, len(ids))
+				return fmt.Errorf("%w: there must be %d times of seeds of type %q, one a seed", ErrOptions,
+					len(ids), s.Nodes[t].Name)
 			}
 		}
 	}
@@ -135,10 +135,10 @@ func (c *seedCounts) viewEnds(s *graph.Schema, out *graph.Sample) (err error) {
 	return err
 }
 
-// Purpose tells apart what draws are for (docs/sampling.md, "Purposes").
+// Purpose is what draws are for; different purposes have independent draws (docs/sampling.md, "Purposes").
 type Purpose uint8
 
-// The purposes of samplers; PurposePick is for samplers of yours, too.
+// The purposes of draws; your own samplers use PurposePick, too.
 const (
 	PurposePick   = Purpose(rng.Pick)          // choosing neighbours
 	purposeShared = Purpose(rng.SharedVariate) // a variate a node that its destinations share
@@ -147,7 +147,7 @@ const (
 )
 
 // Rand is the randomness of one batch, a value: every draw is a function of the batch (seed, epoch, number, instance)
-// and of what the draw is for, never of other draws, threads or devices.
+// and of its purpose, never of other draws, threads or devices.
 type Rand struct {
 	key             uint64
 	seed, batch     uint64
@@ -173,7 +173,7 @@ type Stage struct{ key uint64 }
 // Stream returns the draws of one index.
 func (s Stage) Stream(index uint64) Stream { return Stream{rng.Stream(s.key, index)} }
 
-// Stream is a sequence of 64-bit draws, any of which can be computed without the ones before.
+// Stream is a sequence of 64-bit draws, each of which can be computed without the others.
 type Stream struct{ state uint64 }
 
 // Draw returns draw i, uniform over all 64-bit numbers.

@@ -21,12 +21,12 @@ const purposeSaint = Purpose(12)
 type SaintKind uint8
 
 const (
-	// SaintNodes draws the sources of edges, each edge alike: nodes in proportion to their out-edges.
+	// SaintNodes draws the sources of edges, all edges with equal probability: nodes in proportion to their out-edges.
 	SaintNodes SaintKind = iota
-	// SaintEdges draws nodes, each alike, and for each one of its in-edges; both ends are taken. Where all edges are
-	// stored in both directions an edge is drawn in proportion to 1/deg(u) + 1/deg(v), as the paper has it.
+	// SaintEdges draws nodes with equal probability, and one in-edge of each; it takes both ends. If all edges are
+	// stored in both directions, an edge is drawn in proportion to 1/deg(u) + 1/deg(v), as in the paper.
 	SaintEdges
-	// SaintWalks draws roots, each node alike, and takes a walk from each.
+	// SaintWalks draws roots, all nodes with equal probability, and takes a walk from each.
 	SaintWalks
 )
 
@@ -35,14 +35,14 @@ var saintKinds = []string{"node", "edge", "walk"}
 // String returns the name of the kind: "node", "edge" or "walk".
 func (k SaintKind) String() string { return saintKinds[min(int(k), len(saintKinds)-1)] }
 
-// Saint makes each batch of a subgraph that is drawn from the whole graph, and of all edges between its nodes:
+// Saint makes each batch from a subgraph that is drawn from the whole graph, with all edges between its nodes:
 // GraphSAINT. Batches have no seeds; an epoch is a number of steps. Blocks are those of Induced; all nodes are
-// destinations, and seed columns come for all of them.
+// destinations, and seed columns are delivered for all of them.
 //
-// With Coverage there are norms, which make loss and aggregation unbiased: the array "node_norm/T" for each node type
-// (float32, an entry for each node), by which the loss of a node is multiplied, and "edge_norm/E" for each edge type
-// (float32, an entry for each edge), by which a message is. They are estimated from subgraphs that are drawn once,
-// before the first batch, always the same ones.
+// With Coverage there are norms, which make loss and aggregation unbiased. The array "node_norm/T" for each node type
+// (float32, an entry for each node) multiplies the loss of a node; "edge_norm/E" for each edge type (float32, an entry
+// for each edge) multiplies a message. They are estimated from subgraphs that are drawn once, before the first batch,
+// and are always the same.
 //
 // Cost: that of Induced over the nodes drawn; for the norms 4 bytes a node and an edge of the graph, for all workers
 // together. Source: Zeng et al., "GraphSAINT: graph sampling based inductive learning method", ICLR
@@ -55,8 +55,8 @@ type Saint struct {
 	Length int `same:"length" id:"length" for:"saint-walk" default:"2" zero:"0"`
 	// Steps is the batches of an epoch. 0: enough of them to draw as many nodes as the graph has.
 	Steps int `id:"steps" default:"0" range:"0," help:"..."`
-	// Coverage is how many nodes the subgraphs that norms are estimated from have for each node of the graph, on
-	// average. 0 is no norms.
+	// Norms are estimated from subgraphs that have, together, Coverage nodes for each node of the graph, on average. 0
+	// means no norms.
 	Coverage int `id:"coverage" default:"50" zero:"0" range:"0," help:"..."`
 }
 

@@ -3,13 +3,12 @@
 package sampling
 
 import (
-	_ "embed"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
 )
 
-// deviceSaintStep is SaintStep of saint.cu, laid out as the device has it.
+// deviceSaintStep is SaintStep of saint.cu, laid out as on the device.
 type deviceSaintStep struct {
 	at                  deviceStep
 	rules               device.Address
@@ -21,7 +20,7 @@ func _(x deviceSaintStep) {
 		(unsafe.Offsetof(x.steps)^32)|(unsafe.Offsetof(x.kind)^40)|(unsafe.Sizeof(x)^48)]
 }
 
-// deviceSaintRules is SaintRules of saint.cu, laid out as the device has it.
+// deviceSaintRules is SaintRules of saint.cu, laid out as on the device.
 type deviceSaintRules struct {
 	key uint64
 }
@@ -29,9 +28,6 @@ type deviceSaintRules struct {
 func _(x deviceSaintRules) {
 	_ = [1]struct{}{}[unsafe.Offsetof(x.key)|(unsafe.Sizeof(x)^8)]
 }
-
-//go:embed saint.ptx
-var saintPTX []byte
 
 // saintKernels are the kernels of saint.cu, loaded on one device. They are safe for concurrent use.
 type saintKernels struct {
@@ -42,7 +38,7 @@ type saintKernels struct {
 // loadSaintKernels loads them. Close them before the device.
 func loadSaintKernels(on *device.Device) (*saintKernels, error) {
 	k, err := &saintKernels{}, error(nil)
-	k.Module, err = on.LoadKernels(saintPTX, map[string]**device.Kernel{
+	k.Module, err = on.LoadPacked(kernelsPack, "saint.ptx", map[string]**device.Kernel{
 		"saint_draw": &k.saintDraw.Kernel,
 	})
 	if err != nil {

@@ -12,16 +12,16 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// ErrOptions is returned for sampler options that make no sense, or none for the graph at hand.
+// ErrOptions is returned for sampler options that are invalid, or invalid for this graph.
 var ErrOptions = errors.New("invalid sampler options")
 
-// ErrGraph is returned where the graph's own arrays contradict each other, such as a source that is not a node.
+// ErrGraph is returned if the graph's arrays contradict each other, such as a source that is not a node.
 var ErrGraph = errors.New("invalid graph")
 
-// Sampler is a way to sample, as options: a plain value that can be compared, printed and used by many loaders.
+// Sampler is a sampling method with its options: a plain value that can be compared, printed and used by many loaders.
 type Sampler interface {
-	// Describe says what the sampler is, for graphs of a schema and requests of up to batchSize seeds, or returns an
-	// error that wraps ErrOptions if it cannot work on such graphs.
+	// Describe describes the sampler for graphs of a schema and requests of up to batchSize seeds. It returns an error
+	// that wraps ErrOptions if the sampler does not work on such graphs.
 	Describe(s *graph.Schema, batchSize int) (Description, error)
 	// Open makes a worker. The loader opens one for each of its goroutines and closes it.
 	Open(Env) (Worker, error)
@@ -32,21 +32,24 @@ type Sampler interface {
 var _ = []Sampler{Cluster{}, FastGCN{}, Full{}, HGT{}, Induced{}, Labor{}, Ladies{}, Neighbor{}, Node2Vec{}, PinSage{},
 	PPR{}, Saint{}, Shadow{}, Walk{}}
 
-// Description is what a sampler says of itself. Its zero value is a sampler of seeds that reads the topology alone.
+// Description describes a sampler. The zero value is a sampler of seeds that reads only the topology.
 type Description struct {
 	// Bound is the most that a sample can take. The loader fails a batch that takes more.
 	Bound Bound
-	// EdgeColumns names columns of the edges that the sampler reads, such as weights or times. A loader keeps them
-	// where it keeps the topology. On a device their addresses are in Topology.Columns, in the same order.
+	// EdgeColumns names columns of the edges that the sampler reads, such as weights or times. A loader keeps them with
+	// the topology. On a device their addresses are in Topology.Columns, in the same order.
 	EdgeColumns []string
 	// NodeColumns names columns of the nodes that the sampler reads. Not every node type need have them.
 	NodeColumns []string
+	// Times says that the sampler looks at each item as of its time (Request.Times, SeedEdges.Times): nothing later is
+	// in the batch. A loader refuses seeds with times for a sampler that does not.
+	Times bool
 	// Excludes says that the sampler may leave edges out of a batch (Request.Exclude), wherever it runs.
 	Excludes bool
-	// Frontier says which nodes hops expand; nil where that says nothing of the layers. With NewNodes consumers take
-	// these for views of one CSC.
+	// Frontier says which nodes hops expand; nil if the layers do not follow from it. With NewNodes consumers treat the
+	// layers as views of one CSC.
 	Frontier *Frontier
-	// Items are what batches are made of in place of seeds; nil where they are made of seeds.
+	// Items are what batches are made of in place of seeds; nil if they are made of seeds.
 	Items *Items
 }
 
@@ -71,17 +74,17 @@ type Wrapper interface {
 	Unwrap() Sampler
 }
 
-// PreparedSampler is a Sampler that looks at the whole graph once, before its first sample.
+// PreparedSampler is a Sampler that reads the whole graph once, before its first sample.
 type PreparedSampler interface {
 	Sampler
 	// Prepare returns the sampler that opens workers for this graph. A loader calls it once. If the result is an
-	// io.Closer, the loader closes it after all workers. Memory is taken as env.Scratch says.
+	// io.Closer, the loader closes it after all workers. env.Scratch says how to take memory.
 	Prepare(ctx context.Context, env Env) (Sampler, error)
 }
 
-// Prepare returns the sampler that opens workers for a graph: for a PreparedSampler what its Prepare returns, for
-// Neighbor with a Direction other than In one that has an index of the edges by source, and else s. If the result is an
-// io.Closer, close it after all workers.
+// Prepare returns the sampler that opens workers for a graph: for a PreparedSampler the result of its Prepare, for
+// Neighbor with a Direction other than In a sampler with an index of the edges by source, and else s. If the result is
+// an io.Closer, close it after all workers.
 func Prepare(ctx context.Context, s Sampler, env Env) (Sampler, error) {
 	switch s := s.(type) {
 	case PreparedSampler:
@@ -115,8 +118,8 @@ type closing struct {
 
 func (c *closing) Close() error { return errors.Join(c.Worker.Close(), c.of.Close()) }
 
-// EdgeColumns returns columns of a graph's edges, such as those that a sampler reads. ErrOptions, with what there is,
-// for one that the graph does not have.
+// EdgeColumns returns columns of a graph's edges, such as those that a sampler reads. ErrOptions, with all columns, for
+// one that the graph does not have.
 func EdgeColumns(g *graph.Graph, names []string) ([]unified.Tensor, error) {
 	var columns []unified.Tensor
 	for _, name := range names {
@@ -134,7 +137,7 @@ func EdgeColumns(g *graph.Graph, names []string) ([]unified.Tensor, error) {
 	return columns, nil
 }
 
-// NodeColumns returns columns of a graph's nodes, each by node type, none where a type has no such column.
+// NodeColumns returns columns of a graph's nodes, each by node type; the zero Tensor if a type has no such column.
 func NodeColumns(g *graph.Graph, names []string) (columns [][]unified.Tensor) {
 	for _, name := range names {
 		ofTypes := make([]unified.Tensor, len(g.Schema().Nodes))
@@ -146,32 +149,32 @@ func NodeColumns(g *graph.Graph, names []string) (columns [][]unified.Tensor) {
 	return columns
 }
 
-// Bound is what a sample can take at most.
+// Bound is the greatest size of a sample.
 type Bound struct {
 	Layers int   // number of layers of Sample.Blocks, whatever the seeds
 	Nodes  int64 // nodes of all lists together
 	// Lists are the nodes of each list, by node type. nil means that no node is in a list twice, so that a list has no
 	// more nodes than its type.
 	Lists []int64
-	Edges int64 // edges of all blocks that take memory of their own
-	// Blocks are the edges of each block that takes memory of its own, by layer and edge type. nil means that it is not
-	// known how Edges divide.
+	Edges int64 // edges of all blocks that have their own memory
+	// Blocks are the edges of each block that has its own memory, by layer and edge type. nil means that only their
+	// sum, Edges, is known.
 	Blocks [][]int64
-	// Arrays are the arrays that the sampler adds of its own, in the order of Sample.Arrays.
+	// Arrays are the arrays that the sampler adds, in the order of Sample.Arrays.
 	Arrays []ArrayBound
 	// Scratch is the memory of a worker besides the sample, in bytes.
 	Scratch int64
-	// Shared is what a PreparedSampler takes once, for all workers.
+	// Shared is the memory that a PreparedSampler takes once for all workers, in bytes.
 	Shared int64
 }
 
-// ArrayBound describes an array of a sampler's own (graph.Array) and the most rows that it can have in a sample.
+// ArrayBound describes an array that a sampler adds (graph.Array), and the most rows that it can have in a sample.
 type ArrayBound struct {
 	graph.Column
 	Rows int64
 }
 
-// Init shapes a sample as the sampler's workers expect it, and says how it takes memory.
+// Init shapes a sample for the sampler's workers. mem says how it takes memory.
 func (b *Bound) Init(out *graph.Sample, s *graph.Schema, mem pinned.Options) {
 	arrays := make([]graph.Column, len(b.Arrays))
 	for i := range arrays {
@@ -180,8 +183,8 @@ func (b *Bound) Init(out *graph.Sample, s *graph.Schema, mem pinned.Options) {
 	out.Init(s, b.Layers, mem, arrays...)
 }
 
-// BoundFanout is the Bound of a sampler that picks up to k different in-edges of every type a node (All for every
-// in-edge), for a number of hops, and expands all nodes reached.
+// BoundFanout is the Bound of a sampler that picks, for each node, up to k different in-edges of every type (All for
+// every in-edge), over a number of hops, and expands all nodes reached.
 func BoundFanout(s *graph.Schema, batchSize, k, hops int) Bound {
 	return Neighbor{Fanouts: slices.Repeat([]int{k}, max(hops, 0)), Frontier: AllNodes}.bound(s, batchSize)
 }
@@ -190,11 +193,11 @@ func BoundFanout(s *graph.Schema, batchSize, k, hops int) Bound {
 type Env struct {
 	Graph     *graph.Graph
 	BatchSize int            // the most seeds that a request will have; each end of an edge counts
-	EdgePos   bool           // whether Block.EdgePos is wanted
-	Scratch   pinned.Options // how to take memory that is not the sample's
-	// Pages brings the graph's arrays from disk for one worker; nil where they are in memory. A worker need not ask it.
+	EdgePos   bool           // whether samples have Block.EdgePos
+	Scratch   pinned.Options // how to take memory other than the sample's
+	// Pages brings the graph's arrays from disk for one worker; nil if they are in memory. A worker need not use it.
 	Pages Pages
-	// Progress is told how far Prepare is, in units of its own; nil for none. One goroutine calls it.
+	// Progress receives how far Prepare is, in units of its own; nil for none. One goroutine calls it.
 	Progress func(done, total int64)
 }
 
@@ -266,11 +269,11 @@ func openOf[D described](describe func(*graph.Schema) (D, error), env Env) (Work
 	return d.open(env)
 }
 
-// Items are what batches are made of in place of seeds, numbered from 0: parts of a partition, ranges of nodes, or mere
-// steps. Request.Items has those of a batch. A loader goes over them as it goes over seeds.
+// Items are what batches are made of in place of seeds, numbered from 0: parts of a partition, ranges of nodes, or only
+// steps. Request.Items has those of a batch. A loader goes over them as over seeds.
 type Items struct {
 	Count    int64 // items of an epoch
-	PerBatch int   // items of a batch, which stands in for the loader's BatchSize
+	PerBatch int   // items of a batch, in place of the loader's BatchSize
 	InOrder  bool  // they have an order: shuffling them is an error
 }
 

@@ -84,7 +84,7 @@ func samplesIn(t *testing.T, g *graph.Graph, s Sampler, scratch, memory pinned.P
 		open = append(open, c)
 	}
 	w, err := s.Open(env)
-	if errors.Is(err, ErrOptions) { // its edges are none of the graph's
+	if errors.Is(err, ErrOptions) { // its edges are not the graph's
 		env.EdgePos = false
 		w, err = s.Open(env)
 	}

@@ -3,13 +3,12 @@
 package sampling
 
 import (
-	_ "embed"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
 )
 
-// deviceSortStep is SortStep of sort.cu, laid out as the device has it.
+// deviceSortStep is SortStep of sort.cu, laid out as on the device.
 type deviceSortStep struct {
 	at                    deviceStep
 	room, from, to, shift int64
@@ -20,9 +19,6 @@ func _(x deviceSortStep) {
 		(unsafe.Offsetof(x.to)^32)|(unsafe.Offsetof(x.shift)^40)|(unsafe.Sizeof(x)^48)]
 }
 
-//go:embed sort.ptx
-var sortPTX []byte
-
 // sortKernels are the kernels of sort.cu, loaded on one device. They are safe for concurrent use.
 type sortKernels struct {
 	*device.Module
@@ -32,7 +28,7 @@ type sortKernels struct {
 // loadSortKernels loads them. Close them before the device.
 func loadSortKernels(on *device.Device) (*sortKernels, error) {
 	k, err := &sortKernels{}, error(nil)
-	k.Module, err = on.LoadKernels(sortPTX, map[string]**device.Kernel{
+	k.Module, err = on.LoadPacked(kernelsPack, "sort.ptx", map[string]**device.Kernel{
 		"sort_count": &k.sortCount.Kernel,
 		"sort_place": &k.sortPlace.Kernel,
 		"sort_move":  &k.sortMove.Kernel,

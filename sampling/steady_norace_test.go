@@ -32,7 +32,7 @@ func TestNoSamplerAllocatesOnceItsBatchesWereMade(t *testing.T) {
 			env := Env{Graph: g, BatchSize: 10, EdgePos: true}
 			s := expect.Must(Prepare(t.Context(), s, env))(t)
 			w, err := s.Open(env)
-			if errors.Is(err, ErrOptions) { // its edges are none of the graph's
+			if errors.Is(err, ErrOptions) { // its edges are not the graph's
 				env.EdgePos = false
 				w, err = s.Open(env)
 			}

@@ -112,7 +112,7 @@ func (a *assembly[V]) badSource(st *stage[V], c *chunk[V], lo, hi int) error {
 }
 
 func errSource(s *graph.Schema, srcType int, pos, source int64) error {
-	return fmt.Errorf("%w: edge %d: source %d is none of the %d nodes of type %q", ErrGraph, pos, source,
+	return fmt.Errorf("%w: edge %d: source %d is not one of the %d nodes of type %q", ErrGraph, pos, source,
 		s.Nodes[srcType].Count, s.Nodes[srcType].Name)
 }
 

@@ -14,16 +14,16 @@ import (
 // Induced takes the subgraph that the seeds induce: all edges between them. The node lists are the distinct seeds. The
 // one layer has all nodes as sources and as destinations; each takes its in-edges in the order of the CSC.
 //
-// Cost: the in-edges of the seeds; of a hub as many searches as there are nodes, where that is less; on a
-// device all in-edges of hubs, too.
+// Cost: the in-edges of the seeds; for a hub a search for each node, if that is less; on a device all in-edges of hubs,
+// too.
 type Induced struct{}
 
-// Shadow gives each seed a subgraph of its own: nodes that neighbour sampling reaches from it, and all edges between
-// these. A model of any depth then works on that subgraph. Nodes are sampled by Neighbor with these fan-outs, new nodes
-// only, trees apart; blocks are those of Induced within each tree. The root of a seed is where SeedLocal says, and the
-// arrays "tree/T" say which tree each node is in.
+// Shadow gives each seed a subgraph of its own: the nodes that neighbour sampling reaches from it, and all edges
+// between them. A model of any depth then works on that subgraph. Nodes are sampled by Neighbor with these fan-outs,
+// new nodes only, trees apart; blocks are those of Induced within each tree. SeedLocal has the root of each seed, and
+// the arrays "tree/T" say which tree each node is in.
 //
-// Cost: that of Neighbor, then as for Induced. Source: Zeng et al., "Decoupling the depth and scope
+// Cost: that of Neighbor, then that of Induced. Source: Zeng et al., "Decoupling the depth and scope
 // of graph neural networks", NeurIPS 2021. docs/sampling.md states the result in full.
 type Shadow struct {
 	Fanouts []int            `same:"fanouts" id:"fanouts"` // picks of each hop, as in Neighbor

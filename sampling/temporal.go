@@ -12,7 +12,7 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// TimeRule says which edges may be followed of a node that is looked at as of time t.
+// TimeRule says which edges of a node may be followed, if it is sampled as of time t.
 type TimeRule uint8
 
 const (
@@ -30,41 +30,42 @@ var timeRules = []string{"not-after", "before", "any"}
 // String returns the rule's name on the command line.
 func (r TimeRule) String() string { return enum.Name(timeRules, r) }
 
-// Temporal lets Neighbor follow the edges of the past only, as of the time of each seed: Request.Times and
+// Temporal lets Neighbor follow only edges of the past, as of the time of each seed: Request.Times and
 // SeedEdges.Times; a node without one has the time of the column Node, or AsOf. A node is then in a list once for every
-// time as of which it is looked at (and for every tree, with Disjoint), and draws independently for each. The sample
-// has an array "time/T" for each node type T: int64, that time for each node of the list.
+// time as of which it is sampled (and for every tree, with Disjoint), and draws independently for each. The sample has
+// an array "time/T" for each node type T: int64, that time for each node of the list.
 //
-// Edges need not be sorted, and may have equal times. Where the dataset keeps those of a type in order of time
-// (graph.ByTime) and Edge is "time", the edges that may be followed are found by bisection, and uniform and most recent
-// picks cost O(fan-out + log degree); else O(degree).
+// Edges need not be sorted, and may have equal times. If the dataset keeps the edges of a type in order of time
+// (graph.ByTime) and Edge is "time", bisection finds the edges that may be followed, and uniform and most recent picks
+// cost O(fan-out + log degree); else they cost O(degree).
 type Temporal struct {
-	// Edge names a column of the edges with their times, int32 or int64: the time of an edge. Where it is "time", Node
-	// is given and the edges have no such column, they have no times of their own.
+	// Edge names the column of the edges' times, int32 or int64. If it is "time", Node is given and the edges have no
+	// such column, edges have no times.
 	Edge string `name:"time" id:"time" for:"temporal" default:"time" zero:"-" empty:"none" help:"..."`
-	// Node names a column of the nodes, int32 or int64: a source that has it must be there by then too, under the same
-	// rule. Types without such a column always are.
+	// Node names a column of the nodes' times, int32 or int64: the same rule applies to the time of a source. Nodes of
+	// types without the column always exist.
 	Node string `name:"node-time" id:"/" for:"temporal" empty:"none" value:"COLUMN" help:"..."`
-	// Rules are those of each hop, Rules[0] out of the seeds; the last one holds for all hops beyond. None is NotAfter.
+	// Rules are the rule of each hop, Rules[0] for the hop out of the seeds; the last one applies to all further hops.
+	// Without rules the rule is NotAfter.
 	Rules []TimeRule `name:"time-rules" id:"rules" by:"RulesPerType" for:"temporal" default:"not-after" help:"..."`
 	// RulesPerType overrides Rules for single edge types, named as those of Neighbor.PerType.
 	RulesPerType map[string][]TimeRule
-	// Window has the greatest age of an edge (or source) at each hop: w above 0 follows only time >= t - w, 0 any. The
-	// last one holds for all hops beyond.
+	// Window has the greatest age of an edge (or source) at each hop: w above 0 follows only time >= t - w, 0 any time.
+	// The last one applies to all further hops.
 	Window []int64 `id:"window" by:"WindowPerType" for:"temporal" default:"0" empty:"0" range:"0," help:"..."`
 	// WindowPerType overrides Window for single edge types.
 	WindowPerType map[string][]int64
-	// Recent takes the most recent edges that may be followed, in place of a choice: those of the greatest times, of
-	// equal ones those of the greatest positions. Not with Replace or Weight.
+	// Recent takes the most recent edges that may be followed, without a random choice: those with the greatest times,
+	// among equal times those with the greatest positions. Not with Replace or Weight.
 	Recent bool `id:"recent" for:"temporal" help:"Pick the most recent edges."`
 	// HalfLife, above 0, weighs edges by recency: the weight (1 without Neighbor.Weight) halves with each HalfLife of
 	// age. Not with Replace.
 	HalfLife float64 `id:"half-life" for:"temporal" default:"0" range:"0," help:"..."`
-	// Chain lets each edge bound what is followed beyond it: its source is looked at as of the edge's time (without
-	// Edge as of the source's own), so that paths only go back. Else all nodes of a tree are looked at as of the seed's
-	// time.
+	// Chain lets each edge bound the times beyond it: its source is sampled as of the edge's time (without Edge as of
+	// the source's time), so that paths only go back in time. Without Chain all nodes of a tree are sampled as of the
+	// seed's time.
 	Chain bool `id:"chain" for:"temporal" help:"Let each edge limit the times beyond it: paths go back in time."`
-	// AsOf is the time of seeds that have no other, nil for none.
+	// AsOf is the time of seeds that have no time; nil for none.
 	AsOf *int64 `for:"temporal" empty:"none" value:"TIME" help:"Time of seeds that have no other."`
 }
 

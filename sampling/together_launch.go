@@ -3,13 +3,12 @@
 package sampling
 
 import (
-	_ "embed"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
 )
 
-// deviceTogetherStep is TogetherStep of together.cu, laid out as the device has it.
+// deviceTogetherStep is TogetherStep of together.cu, laid out as on the device.
 type deviceTogetherStep struct {
 	at                      deviceStep
 	sort                    int64
@@ -23,9 +22,6 @@ func _(x deviceTogetherStep) {
 		(unsafe.Sizeof(x)^56)]
 }
 
-//go:embed together.ptx
-var togetherPTX []byte
-
 // togetherKernels are the kernels of together.cu, loaded on one device. They are safe for concurrent use.
 type togetherKernels struct {
 	*device.Module
@@ -35,7 +31,7 @@ type togetherKernels struct {
 // loadTogetherKernels loads them. Close them before the device.
 func loadTogetherKernels(on *device.Device) (*togetherKernels, error) {
 	k, err := &togetherKernels{}, error(nil)
-	k.Module, err = on.LoadKernels(togetherPTX, map[string]**device.Kernel{
+	k.Module, err = on.LoadPacked(kernelsPack, "together.ptx", map[string]**device.Kernel{
 		"together_count": &k.togetherCount.Kernel,
 		"together_pick":  &k.togetherPick.Kernel,
 	})

@@ -14,11 +14,11 @@ import (
 
 // PinSage takes as neighbours of a node those that short walks from it visit most: edges of its blocks need not be
 // edges of the graph. Layer l has an array "weight/l" (float32, an entry for each edge): the visits of the neighbour,
-// over those of all neighbours that were taken. Neighbours come by falling visits, then by id.
+// divided by the sum of all visits taken. Neighbours are in order of falling visits, then of id.
 //
 // Nodes and neighbours are of one type, and the blocks are those of an edge type that joins it to itself. Cost: that of
-// Walk; on a device the steps of each node are sorted beside that. Source: Ying et al., "Graph convolutional neural
-// networks for web-scale recommender systems", KDD 2018. docs/sampling.md states the result in full.
+// Walk; on a device the steps of each node are also sorted. Source: Ying et al., "Graph convolutional neural networks
+// for web-scale recommender systems", KDD 2018. docs/sampling.md states the result in full.
 type PinSage struct {
 	// Neighbors is the most neighbours of a node, 1 or more.
 	Neighbors int `id:"neighbors" default:"32" zero:"0" help:"The most neighbours per node."`
@@ -29,15 +29,15 @@ type PinSage struct {
 	Restart  float64  `same:"restart" id:"restart"`                    // as in Walk
 	Stop     float64  `same:"stop" id:"stop"`                          // as in Walk
 	Metapath []string `same:"metapath" id:"metapath"`                  // it leads back to the type of the nodes
-	// As is the edge type that blocks have the neighbours under. "" is the only one whose source and target are the
-	// nodes' type. An edge type without edges will do.
+	// As is the edge type of the blocks. "" means the only edge type whose source and target are the nodes' type. It
+	// may be one without edges.
 	As string `name:"edge-type" id:"as" value:"TYPE" help:"..."`
 }
 
 // PPR takes as neighbours of a seed the nodes of highest approximate personalised PageRank: its blocks' edges need not
 // be edges of the graph. The walk that defines it follows in-edges, as Walk does. The array "weight/0" (float32, an
-// entry for each edge) has the score of the neighbour, over those of all neighbours that were taken. Neighbours, of
-// which the seed is one, come by falling score, then by id.
+// entry for each edge) has the score of the neighbour, divided by the sum of all scores taken. Neighbours, of which the
+// seed is one, are in order of falling score, then of id.
 //
 // All is integer arithmetic: no draws, and the same result on every machine. Cost: at most 1 / (Alpha Epsilon) edges a
 // seed, whatever the graph. Nodes, neighbours and blocks are of types as in PinSage. It runs on the CPU. Sources:
@@ -47,7 +47,7 @@ type PPR struct {
 	Neighbors int `same:"neighbors" id:"neighbors" default:"32" zero:"0"` // of a seed, 1 or more
 	// Alpha is the probability with which the walk ends at a node; at least 0.001.
 	Alpha float64 `id:"alpha" default:"0.15" help:"Probability that the walk behind PageRank ends at a node."`
-	// Epsilon is the residual for each in-edge that is left where it is; at least 1e-9.
+	// Epsilon is the residual, for each in-edge, that is not pushed on; at least 1e-9.
 	Epsilon float64 `id:"epsilon" default:"0.0001" help:"Residual of PageRank that may remain per in-edge."`
 	As      string  `same:"edge-type" id:"as"` // as in PinSage
 }
@@ -185,8 +185,8 @@ func errNoPositions(env Env) error {
 	if !env.EdgePos {
 		return nil
 	}
-	return fmt.Errorf("%w: edges to neighbours that walks or scores choose are none of the graph's, so they have no "+
-		"positions and no columns", ErrOptions)
+	return fmt.Errorf("%w: edges to neighbours that walks or scores choose are not edges of the graph, so they have "+
+		"no positions and no columns", ErrOptions)
 }
 
 // scored is a node and its score.

@@ -26,14 +26,14 @@ type Walk struct {
 	Length int `id:"length" default:"40" zero:"40" help:"..."`
 	// PerSeed is how many walks each distinct seed has, at most 256; 0 is 1.
 	PerSeed int `name:"walks" id:"per-seed" default:"1" range:"0,256" help:"..."`
-	// Restart is the probability with which a walk, before each step, goes back to its root in place of the step. With
-	// it a walk at a node without in-edges goes back too.
+	// Restart is the probability with which a walk, before each step, goes back to its root in place of the step. A
+	// walk at a node without in-edges then goes back too.
 	Restart float64 `id:"restart" default:"0" range:"0,1" help:"..."`
 	// Stop is the probability with which a walk ends before each step; DGL calls it restart_prob.
 	Stop float64 `id:"stop" default:"0" range:"0,1" help:"Probability, before each step, that the walk ends."`
-	// Metapath are the edge types to follow, one a step, over and over: by relation or source:relation:target. As the
-	// walk goes backwards, the target of each is the source of the one before. A walk that goes back to its root
-	// begins it anew. nil follows edges of every type alike.
+	// Metapath are the edge types to follow, one a step, repeated: by relation or source:relation:target. As the
+	// walk goes backwards, the target of each is the source of the one before. A walk that goes back to its root starts
+	// the path again. nil follows all edges, whatever their type, with equal probability.
 	Metapath []string `id:"metapath" value:"TYPES" help:"..."`
 	// Edges adds the array "walk_edge" [walks, Length], Schema.PosType: the position of each step's edge, -1 where
 	// there was none.
@@ -41,8 +41,8 @@ type Walk struct {
 }
 
 // Node2Vec takes walks of second order from the seeds. At node v, which was reached from t, a step takes each in-edge
-// with a probability in proportion to 1/P if its source is t, to 1 if its source is that of an in-edge of t too, and to
-// 1/Q if not; the first step is uniform. Arrays and direction are those of Walk; with P = Q = 1 so are the walks.
+// with a probability in proportion to 1/P if its source is t, to 1 if its source is also that of an in-edge of t, and
+// to 1/Q if not; the first step is uniform. Arrays and direction are those of Walk; with P = Q = 1 so are the walks.
 //
 // The probabilities are exact (up to 2^-53). Cost: a draw and a binary search among the in-edges of t for each of the
 // tries that a step takes, on average at most max(1, 1/Q) / min(1, 1/P, 1/Q) and never more than 64, then one pass over

@@ -3,13 +3,12 @@
 package sampling
 
 import (
-	_ "embed"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
 )
 
-// deviceWalkRules is WalkRules of walk.cuh, laid out as the device has it.
+// deviceWalkRules is WalkRules of walk.cuh, laid out as on the device.
 type deviceWalkRules struct {
 	key                     uint64
 	length, perSeed         int64
@@ -28,7 +27,7 @@ func _(x deviceWalkRules) {
 		(unsafe.Offsetof(x.types)^96)|(unsafe.Offsetof(x.edges)^104)|(unsafe.Sizeof(x)^112)]
 }
 
-// deviceWalkStep is WalkStep of walk.cuh, laid out as the device has it.
+// deviceWalkStep is WalkStep of walk.cuh, laid out as on the device.
 type deviceWalkStep struct {
 	at    deviceStep
 	rules device.Address
@@ -37,9 +36,6 @@ type deviceWalkStep struct {
 func _(x deviceWalkStep) {
 	_ = [1]struct{}{}[unsafe.Offsetof(x.at)|(unsafe.Offsetof(x.rules)^16)|(unsafe.Sizeof(x)^24)]
 }
-
-//go:embed walk.ptx
-var walkPTX []byte
 
 // walkKernels are the kernels of walk.cu, loaded on one device. They are safe for concurrent use.
 type walkKernels struct {
@@ -50,7 +46,7 @@ type walkKernels struct {
 // loadWalkKernels loads them. Close them before the device.
 func loadWalkKernels(on *device.Device) (*walkKernels, error) {
 	k, err := &walkKernels{}, error(nil)
-	k.Module, err = on.LoadKernels(walkPTX, map[string]**device.Kernel{
+	k.Module, err = on.LoadPacked(kernelsPack, "walk.ptx", map[string]**device.Kernel{
 		"walk_take": &k.walkTake.Kernel,
 	})
 	if err != nil {

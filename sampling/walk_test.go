@@ -243,7 +243,7 @@ func TestWalksEqualTheOracle(t *testing.T) {
 	}
 }
 
-// openWide opens a sampler over both widths of ids, as the graph has them and as int64.
+// openWide opens a sampler over both widths of ids, the graph's and int64.
 func openWide(t *testing.T, g *graph.Graph, k Sampler) map[string]Worker {
 	t.Helper()
 	env := Env{Graph: g, BatchSize: 40}

@@ -143,7 +143,7 @@ func (w *walkWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sam
 	return w.finishLists(req, out)
 }
 
-// checkSeeds refuses seeds, so many of each type, that a path does not begin at.
+// checkSeeds refuses seeds at whose type no path begins. seeds returns how many there are of each type.
 func (w *walkRules) checkSeeds(s *graph.Schema, seeds func(t int) int64) error {
 	for t := range s.Nodes {
 		if len(w.path) > 0 && t != s.Edges[w.path[0]].Dst && seeds(t) > 0 {

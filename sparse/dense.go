@@ -58,8 +58,8 @@ func (p *Pool) MatMul(y, x, w unified.Tensor) error {
 // MatMulTransposed writes y = x^T w, the gradient of MatMul with respect to w.
 //
 // Shapes: y float32 [k, m], written; x float32 [n, k]; w float32 [n, m]. ErrShape names what does not fit.
-// Result: sums over blocks of 512 rows, each in order, are added in order: in up to 32 equal strips of 16 blocks or
-// more, which are added in order.
+// Result: each block of 512 rows is summed in order. The blocks form up to 32 equal strips of 16 blocks or more. The
+// sums of a strip's blocks are added in order, and then those of the strips.
 func (p *Pool) MatMulTransposed(y, x, w unified.Tensor) error {
 	if err := checkDense(y, x, w, x.Width(), x.Len()); err != nil {
 		return err

@@ -116,7 +116,7 @@ static __device__ __forceinline__ float exponential(float x) {
   if ((__float_as_int(x) & 0x7fffffff) > 0x7f800000) return x; // NaN
   if (x < -104.0f) return 0;
   if (x > 88.0f) return __int_as_float(0x7f800000);
-  const double shifter = 6755399441055744.0; // 1.5 * 2^52: what is added to it is rounded to whole numbers, to even
+  const double shifter = 6755399441055744.0; // 1.5 * 2^52: adding to it rounds to whole numbers, to even
   const double whole = __dadd_rn(__dmul_rn((double)x, 1.4426950408889634), shifter);
   const double r = __dsub_rn((double)x, __dmul_rn(__dsub_rn(whole, shifter), 0.6931471805599453));
   double p = __dadd_rn(__dmul_rn(r, 1.0 / 362880), 1.0 / 40320);

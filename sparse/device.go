@@ -11,7 +11,7 @@ import (
 
 // DeviceMatrix is a Matrix whose arrays a device addresses: indptr int32 or int64 [rows+1] and indices int32 or int64
 // [edges], as in New. The host cannot read them, so they are not checked: indptr must not descend and must end with the
-// number of indices. An edge whose column is out of range counts as if it were not there.
+// number of indices. An edge whose column is out of range is ignored.
 type DeviceMatrix struct {
 	Cols            int64
 	Indptr, Indices unified.Tensor
@@ -20,9 +20,10 @@ type DeviceMatrix struct {
 // Rows returns the number of rows.
 func (a DeviceMatrix) Rows() int64 { return a.Indptr.Len() - 1 }
 
-// DeviceKernels compute on a CUDA device what a Pool computes on the CPU, to the same bits: SpMM, SDDMM, Softmax and
-// its gradient, in float32. Calls put work on a stream and return; results are there when the stream has passed.
-// Operands lie in memory that the device addresses. They are safe for concurrent use. Close them before the device.
+// DeviceKernels compute on a CUDA device the same results, to the bit, as a Pool on the CPU: SpMM, SDDMM, Softmax and
+// its gradient, in float32. Calls put work on a stream and return; results are complete when the stream has passed the
+// work. Operands are in memory that the device addresses. They are safe for concurrent use. Close them before the
+// device.
 type DeviceKernels struct {
 	device  *device.Device
 	kernels *deviceKernels
@@ -35,8 +36,8 @@ const (
 	deviceBlocks  = 16 // a multiprocessor, at most
 )
 
-// OpenDevice loads the kernels on a device, which stays the caller's. device.ErrNoDevice for none; errors of the
-// driver.
+// OpenDevice loads the kernels on a device, which stays the caller's. device.ErrNoDevice for a nil device; errors of
+// the driver.
 func OpenDevice(dev *device.Device) (*DeviceKernels, error) {
 	if dev == nil {
 		return nil, device.ErrNoDevice
@@ -48,7 +49,7 @@ func OpenDevice(dev *device.Device) (*DeviceKernels, error) {
 	return &DeviceKernels{device: dev, kernels: kernels}, nil
 }
 
-// Close lets go of the kernels. The streams that they were put on have passed by then. Later calls do nothing.
+// Close releases the kernels. The streams must have passed them by then. Later calls do nothing.
 func (d *DeviceKernels) Close() error {
 	if d.kernels == nil {
 		return nil
@@ -57,8 +58,8 @@ func (d *DeviceKernels) Close() error {
 	return sharedDeviceKernels.LetGo(d.device)
 }
 
-// SpMM puts on the stream what Pool.SpMM computes: y = a x, the sum or the mean. x is float32; heads are as there.
-// ErrShape names what does not fit.
+// SpMM puts the computation of Pool.SpMM on the stream: y = a x, the sum or the mean. x is float32; heads are as in
+// Pool.SpMM. ErrShape names what does not fit.
 func (d *DeviceKernels) SpMM(s *device.Stream, y unified.Tensor, r Reduce, a DeviceMatrix, values,
 	x unified.Tensor) error {
 	m, err := a.layout()
@@ -92,8 +93,8 @@ func (d *DeviceKernels) SpMM(s *device.Stream, y unified.Tensor, r Reduce, a Dev
 	return d.kernels.sparseMultiply.Launch(s, d.grid(a.Rows(), shift), deviceThreads, 0, arg)
 }
 
-// SDDMM puts on the stream what Pool.SDDMM computes: out [edges] or [heads, edges] becomes the dot product of row i of
-// u and row j of v for each edge (i, j), 0 for an edge out of range. ErrShape names what does not fit.
+// SDDMM puts the computation of Pool.SDDMM on the stream: out [edges] or [heads, edges] becomes the dot product of row
+// i of u and row j of v for each edge (i, j), 0 for an edge out of range. ErrShape names what does not fit.
 func (d *DeviceKernels) SDDMM(s *device.Stream, out unified.Tensor, a DeviceMatrix, u, v unified.Tensor) error {
 	m, err := a.layout()
 	if err != nil {
@@ -117,15 +118,15 @@ func (d *DeviceKernels) SDDMM(s *device.Stream, out unified.Tensor, a DeviceMatr
 	return d.kernels.sparseSample.Launch(s, d.grid(a.Rows(), 5), deviceThreads, 0, arg)
 }
 
-// Softmax puts on the stream what Pool.Softmax computes: the scores of the edges of each row become a distribution, for
-// each head. out may be scores itself. ErrShape names what does not fit.
+// Softmax puts the computation of Pool.Softmax on the stream: the scores of the edges of each row become a
+// distribution, for each head. out may be scores itself. ErrShape names what does not fit.
 func (d *DeviceKernels) Softmax(s *device.Stream, out unified.Tensor, a DeviceMatrix, scores unified.Tensor) error {
 	return d.softmax(s, d.kernels.sparseSoftmax, out, a, scores, unified.Tensor{})
 }
 
-// SoftmaxBackward puts on the stream what Pool.SoftmaxBackward computes: the gradient of Softmax with respect to the
-// scores, of its result and of the gradient with respect to that. to may be dout itself. ErrShape names what does not
-// fit.
+// SoftmaxBackward puts the computation of Pool.SoftmaxBackward on the stream: the gradient of Softmax with respect to
+// the scores, from its result and the gradient with respect to that. to may be dout itself. ErrShape names what does
+// not fit.
 func (d *DeviceKernels) SoftmaxBackward(s *device.Stream, to unified.Tensor, a DeviceMatrix, soft,
 	dout unified.Tensor) error {
 	if !onDevice(dout) || headsOf(dout) != headsOf(soft) || aliased(to, dout) && to.Address() != dout.Address() {

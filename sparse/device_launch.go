@@ -3,13 +3,12 @@
 package sparse
 
 import (
-	_ "embed"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
 )
 
-// deviceMultiply is Multiply of device.cu, laid out as the device has it.
+// deviceMultiply is Multiply of device.cu, laid out as on the device.
 type deviceMultiply struct {
 	a                        deviceSparse
 	values, x, y             device.Address
@@ -22,7 +21,7 @@ func _(x deviceMultiply) {
 		(unsafe.Offsetof(x.mean)^96)|(unsafe.Offsetof(x.shift)^104)|(unsafe.Sizeof(x)^112)]
 }
 
-// deviceSparse is Sparse of device.cu, laid out as the device has it.
+// deviceSparse is Sparse of device.cu, laid out as on the device.
 type deviceSparse struct {
 	indptr, indices                            device.Address
 	rows, cols, edges, wideIndptr, wideIndices int64
@@ -34,7 +33,7 @@ func _(x deviceSparse) {
 		(unsafe.Offsetof(x.wideIndices)^48)|(unsafe.Sizeof(x)^56)]
 }
 
-// deviceSampled is Sampled of device.cu, laid out as the device has it.
+// deviceSampled is Sampled of device.cu, laid out as on the device.
 type deviceSampled struct {
 	a           deviceSparse
 	u, v, out   device.Address
@@ -46,7 +45,7 @@ func _(x deviceSampled) {
 		(unsafe.Offsetof(x.out)^72)|(unsafe.Offsetof(x.width)^80)|(unsafe.Offsetof(x.part)^88)|(unsafe.Sizeof(x)^96)]
 }
 
-// deviceSoftmax is Softmax of device.cu, laid out as the device has it.
+// deviceSoftmax is Softmax of device.cu, laid out as on the device.
 type deviceSoftmax struct {
 	a                  deviceSparse
 	scores, given, out device.Address
@@ -57,9 +56,6 @@ func _(x deviceSoftmax) {
 	_ = [1]struct{}{}[unsafe.Offsetof(x.a)|(unsafe.Offsetof(x.scores)^56)|(unsafe.Offsetof(x.given)^64)|
 		(unsafe.Offsetof(x.out)^72)|(unsafe.Offsetof(x.heads)^80)|(unsafe.Sizeof(x)^88)]
 }
-
-//go:embed device.ptx
-var devicePTX []byte
 
 // deviceKernels are the kernels of device.cu, loaded on one device. They are safe for concurrent use.
 type deviceKernels struct {
@@ -72,7 +68,7 @@ type deviceKernels struct {
 // loadDeviceKernels loads them. Close them before the device.
 func loadDeviceKernels(on *device.Device) (*deviceKernels, error) {
 	k, err := &deviceKernels{}, error(nil)
-	k.Module, err = on.LoadKernels(devicePTX, map[string]**device.Kernel{
+	k.Module, err = on.LoadPacked(kernelsPack, "device.ptx", map[string]**device.Kernel{
 		"sparse_multiply":         &k.sparseMultiply.Kernel,
 		"sparse_sample":           &k.sparseSample.Kernel,
 		"sparse_softmax":          &k.sparseSoftmax.Kernel,

@@ -10,8 +10,8 @@ import (
 )
 
 // SpMMExtreme is SpMM with Max or Min: y[i, k] is the greatest or the least of values[e] * x[j, k] over the edges
-// e = (i, j) of a, and arg[i, k] the first edge that has it. A row without edges becomes zeros, and its edges -1. NaN
-// passes on: a row with NaN in column k becomes NaN there, and arg is its first edge.
+// e = (i, j) of a, and arg[i, k] the first edge that has it. A row without edges becomes zeros, and its arg -1. NaN
+// propagates: a row with NaN in column k becomes NaN there, and arg is its first edge.
 //
 // Shapes: y and x as in SpMM, or both float64; arg of the shape of y, int32 or int64 (from 2^31 edges on int64), or no
 // tensor; values [a.Edges()] of y's dtype, or no tensor. ErrShape names what does not fit.
@@ -125,11 +125,11 @@ func wideExtreme(y unified.Tensor, i int64, nth []int32, least bool, a *Matrix, 
 	}
 }
 
-// SpMMWinners is SpMM over the winners of SpMMExtreme alone: an edge e = (i, j) takes part in those columns k in which
+// SpMMWinners is SpMM over only the winners of SpMMExtreme: an edge e = (i, j) counts in those columns k in which
 // values[e] * x[j, k] is y[i, k], or y is NaN. Several edges of a row may win one column. Forward (back is false) row i
 // of out becomes the sum of values[e] * u[j, k]; back, it is the transpose, and row j of out becomes that of values[e]
-// * u[i, k]: the gradient of an extreme with respect to x, where u is dy by the number of winners. Without u it counts
-// winners.
+// * u[i, k]: the gradient of an extreme with respect to x, where u is dy divided by the number of winners. Without u it
+// counts winners.
 //
 // Shapes: y, x and values as in SpMMExtreme, but of one dtype, float32 or float64; out, written, and u are of that
 // dtype and width. out has a.Rows() rows and u a.Cols(), back the other way round. ErrShape names what does not fit.

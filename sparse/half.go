@@ -7,8 +7,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Floats returns the elements of a tensor on the host as float32: a view where they are float32, a copy where they are
-// floats of 16 bits, all of whose values float32 has. ErrShape for other tensors.
+// Floats returns the elements of a tensor on the host as float32: a view of float32, an exact copy of floats of 16
+// bits. ErrShape for other tensors.
 func Floats(t unified.Tensor) ([]float32, error) {
 	if dense(t) {
 		return floats(t), nil

@@ -19,10 +19,10 @@ var ErrMatrix = errors.New("sparse: not a matrix")
 
 // Matrix is a sparse matrix in compressed rows, without values: row i is a destination, and its columns
 // indices[indptr[i]] .. indices[indptr[i+1]-1] are its sources. Entries keep that order, may repeat, and are called
-// edges. Values, if there are any, are given with each operation, one an edge.
+// edges. Values, if any, are passed to each operation, one an edge.
 //
-// A Matrix is a view: it copies nothing, and is valid as long as the arrays under it, which must not change. It keeps
-// what is computed of it, such as degrees. It is safe for concurrent use.
+// A Matrix is a view: it copies nothing, and is valid as long as its arrays, which must not change. It keeps results
+// that are computed from it, such as degrees. It is safe for concurrent use.
 type Matrix struct {
 	rows, cols, edges int64
 	indptr32          []int32 // [rows+1], one of the two
@@ -50,8 +50,8 @@ type Matrix struct {
 }
 
 // New returns the matrix of the given arrays: indptr int32 or int64 [rows+1], from 0 on, never descending; indices
-// int32 or int64 [edges], below cols. It reads every element once: ErrMatrix names the first that is wrong, ErrShape
-// says which dtype, shape or placement is.
+// int32 or int64 [edges], below cols. It reads every element once: ErrMatrix names the first invalid one, ErrShape says
+// which dtype, shape or placement is wrong.
 func New(cols int64, indptr, indices unified.Tensor) (*Matrix, error) {
 	a := &Matrix{rows: indptr.Len() - 1, cols: cols, edges: indices.Len()}
 	if err := views(indptr, &a.indptr32, &a.indptr64); err != nil {

@@ -12,12 +12,12 @@ import (
 // ErrClosed is returned by operations on a pool that was closed.
 var ErrClosed = errors.New("sparse: the pool is closed")
 
-// Options are how a pool computes. The zero value is the default.
+// Options say how a pool computes. The zero value is the default.
 type Options struct {
-	// Workers is the number of goroutines that compute, the caller's among them; 0 is all processors that the process
+	// Workers is the number of goroutines that compute, including the caller's; 0 means all processors that the process
 	// may use.
 	Workers int
-	// Tuning has the measured ways to compute SpMM; nil takes the default for all operands. It changes no result.
+	// Tuning has the measured strategies for SpMM; nil takes the default for all operands. It changes no result.
 	Tuning *Tuning
 }
 
@@ -73,10 +73,10 @@ func Open(opt Options) *Pool {
 	return p
 }
 
-// Workers returns the number of goroutines that compute, the caller's among them.
+// Workers returns the number of goroutines that compute, including the caller's.
 func (p *Pool) Workers() int { return p.workers }
 
-// Close waits for the operation that runs, and ends the goroutines. Later calls do nothing.
+// Close waits for the running operation, and ends the goroutines. Later calls do nothing.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,9 +127,9 @@ type spanTask struct {
 
 func (t *spanTask) do(_ int, part, _ int64) { t.f(part*t.step, min((part+1)*t.step, t.n)) }
 
-// Split calls f for ranges of 0 .. n-1 until all are done: step numbers each, from a multiple of step on, the last one
-// maybe fewer. Calls run on the pool's goroutines, several at a time, in any order. f uses no pool. Split returns
-// ErrClosed, or an error of memory that f could not read: a mapped file that was cut short.
+// Split divides 0 .. n-1 into ranges of step numbers, the last of which may be shorter, and calls f for each. Calls run
+// on the pool's goroutines, several at a time, in any order. f must not use a pool. Split returns ErrClosed, or an
+// error if f could not read memory: a mapped file that was cut short.
 func (p *Pool) Split(n, step int64, f func(lo, hi int64)) error {
 	if n <= 0 {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Preparation says what a loader computes of each block in its pipeline (loader.Options.Columns.Prepare).
+// Preparation says what a loader computes for each block in its pipeline (loader.Options.Columns.Prepare).
 type Preparation uint8
 
 const (
@@ -19,7 +19,7 @@ const (
 	// GCNNorm is a value for each edge: 1/sqrt(degree of its destination x degree of its source), both in the block.
 	GCNNorm
 	// Loops is the block with an edge from each destination to itself, last in each row that has none, as GCN and GAT
-	// need it: transposes and norms are then of this block. Edges must be between nodes of one type.
+	// need it. Transposes and norms are then of this block. Edges must be between nodes of one type.
 	Loops
 	preparations
 )
@@ -54,9 +54,9 @@ func (p Preparation) MarshalText() (text []byte, err error) {
 	return []byte(strings.Join(names, ",")), nil
 }
 
-// LoopBlock writes the arrays of a block with loops, and returns how many edges it has. indptr has NumDst+1 elements,
-// indices room for the block's edges and NumDst more. Errors are those of TransposeBlock, and ErrShape where a block
-// has more destinations than sources.
+// LoopBlock writes the arrays of a block with self-loops added, and returns its number of edges. indptr has NumDst+1
+// elements, indices has room for the block's edges and NumDst more. Errors are those of TransposeBlock, and ErrShape if
+// a block has more destinations than sources.
 func LoopBlock(indptr, indices []int32, b *graph.Block) (edges int64, err error) {
 	ptr, columns, err := blockArrays(b)
 	if err != nil {
@@ -74,10 +74,11 @@ func LoopBlock(indptr, indices []int32, b *graph.Block) (edges int64, err error)
 	return int64(len(indices)), nil
 }
 
-// Prepared returns the matrix of a block with what a loader has computed of it, so that it is not computed again. of
-// finds an array by its name, without layer and type of edges: "loops/indptr", "loops/indices", "transpose/indptr",
-// "transpose/indices", "transpose/edges" and "gcn_norm", as docs/loader.md describes them, or returns no tensor. With
-// loops the matrix has them. It is valid as long as block and arrays are. Errors are those of New.
+// Prepared returns the matrix of a block with the arrays that a loader has computed for it, so that they are not
+// computed again. of finds an array by its name, without layer and edge type: "loops/indptr", "loops/indices",
+// "transpose/indptr", "transpose/indices", "transpose/edges" and "gcn_norm", as docs/loader.md describes them, or
+// returns the zero Tensor. If there are arrays with loops, the matrix has loops. It is valid as long as block and
+// arrays are. Errors are those of New.
 func Prepared(b *graph.Block, of func(name string) unified.Tensor) (*Matrix, error) {
 	list := func(name string) unified.Tensor { // one without elements may be no tensor
 		if t := of(name); t.Valid() {
@@ -120,7 +121,7 @@ func Prepared(b *graph.Block, of func(name string) unified.Tensor) (*Matrix, err
 
 // TransposeBlock writes the transpose of a block: source j's edges are edges[indptr[j]] .. edges[indptr[j+1]-1], and
 // lead to the destinations at the same places of indices, ascending. Shapes: indptr int32 [NumSrc+1]; indices and edges
-// int32 [edges]. ErrMatrix where an index of the block is out of range, ErrShape where lengths are not these.
+// int32 [edges]. ErrMatrix if an index of the block is out of range, ErrShape if the lengths differ from these.
 func TransposeBlock(indptr, indices, edges []int32, b *graph.Block) error {
 	ptr, columns, err := blockArrays(b)
 	if err != nil {
@@ -149,8 +150,8 @@ func TransposeBlock(indptr, indices, edges []int32, b *graph.Block) error {
 	return nil
 }
 
-// NormBlock writes GCNNorm of a block to norm, float32 [edges]. degrees is room of NumSrc elements. Errors are those of
-// TransposeBlock.
+// NormBlock writes GCNNorm of a block to norm, float32 [edges]. degrees is scratch memory of NumSrc elements. Errors
+// are those of TransposeBlock.
 func NormBlock(norm []float32, degrees []int32, b *graph.Block) error {
 	ptr, columns, err := blockArrays(b)
 	if err != nil {

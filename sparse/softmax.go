@@ -10,9 +10,9 @@ import (
 // Softmax makes the scores of the edges of each row a distribution, for each head: out = exp(s - m) / sum of all
 // exp(s - m), where m is the row's greatest score. out may be scores itself.
 //
-// Shapes: out and scores float32 [a.Edges()] or [heads, a.Edges()], alike. ErrShape where they are not.
-// Result: sums go in the order of edges. The exponential is khop's own, right to an ulp or two and the same on every
-// processor. A row with NaN or +Inf, or with nothing but -Inf, becomes NaN.
+// Shapes: out and scores float32 [a.Edges()] or [heads, a.Edges()], of equal shapes. ErrShape otherwise. Result: sums
+// are in the order of edges. The exponential is khop's own, exact to an ulp or two and the same on every processor. A
+// row with NaN or +Inf, or with only -Inf, becomes NaN.
 func (p *Pool) Softmax(out unified.Tensor, a *Matrix, scores unified.Tensor) error {
 	if !perEdge(out, a) || !perEdge(scores, a) || headsOf(out) != headsOf(scores) {
 		return fmt.Errorf("%w: scores %v, result %v of %d edges", ErrShape, scores, out, a.edges)
@@ -28,7 +28,7 @@ func (p *Pool) Softmax(out unified.Tensor, a *Matrix, scores unified.Tensor) err
 }
 
 // SoftmaxBackward is the gradient of Softmax with respect to the scores: d = s * (dout - sum of s * dout over the row),
-// where s is Softmax's result. d may be dout. Shapes as there.
+// where s is Softmax's result. d may be dout. Shapes are as in Softmax.
 func (p *Pool) SoftmaxBackward(d unified.Tensor, a *Matrix, s, dout unified.Tensor) error {
 	heads := headsOf(d)
 	if !perEdge(d, a) || !perEdge(s, a) || !perEdge(dout, a) || headsOf(s) != heads || headsOf(dout) != heads {

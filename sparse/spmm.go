@@ -8,7 +8,7 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Reduce says how the rows of a destination's sources become one.
+// Reduce says how the rows of a destination's sources are combined into one.
 type Reduce uint8
 
 // The reductions. A row without edges becomes zeros. SpMM has the first two, SpMMExtreme the others.
@@ -35,7 +35,7 @@ func (r Reduce) String() string {
 // the columns of x into as many equal parts, one a head, each with a row of values. ErrShape names what does not fit,
 // also where y shares memory with x or values. The width may be 0.
 // Result: each element is summed in the order of the edges, from +0 on; products round to float32 before they are added
-// (no fused multiply-add). So it depends neither on workers, nor on the processor, nor on what was tuned. NaN and
+// (no fused multiply-add). So it depends neither on workers, nor on the processor, nor on tuning. NaN and
 // infinity follow IEEE 754; an edge whose value is 0 still passes them on.
 // Cost: Edges x width; reads x once an edge, and writes y once.
 func (p *Pool) SpMM(y unified.Tensor, r Reduce, a *Matrix, values, x unified.Tensor) error {

@@ -30,10 +30,10 @@ func (a *Matrix) RowNorms(values unified.Tensor) ([]float64, error) {
 	return norms, nil
 }
 
-// ThinTranspose returns the transpose of a with some of its rows alone, and the values of its edges: scale has an
-// element a row of a, with which the values of the row's edges are multiplied (1 without values), and the edges of rows
-// whose scale is 0 are left out. Edges have the order that they have in a.Transpose(), which is not needed. Nothing is
-// shared with a. It takes the time of the edges that are kept.
+// ThinTranspose returns the transpose of some rows of a, and the values of its edges. scale has an element for each row
+// of a: it multiplies the values of the row's edges (1 without values), and edges of rows with scale 0 are left out.
+// Edges have the same order as in a.Transpose(), which need not exist. Nothing is shared with a. The time is that of
+// the kept edges.
 func (a *Matrix) ThinTranspose(scale []float32, values unified.Tensor) (*Matrix, unified.Tensor, error) {
 	if int64(len(scale)) != a.rows || values.Valid() && (!perEdge(values, a) || headsOf(values) != 1) {
 		return nil, unified.Tensor{}, fmt.Errorf("%w: %d scales of %d rows, values %v of %d edges", ErrShape,

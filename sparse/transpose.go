@@ -8,7 +8,7 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Transpose returns the matrix whose row j has the rows of a that column j is in, ascending. It is built at the first
+// Transpose returns the matrix whose row j lists, ascending, the rows of a that have column j. It is built at the first
 // call, takes 12 bytes an edge, and belongs to a: it is valid as long as a is. The transpose of a transpose is the
 // matrix itself.
 func (a *Matrix) Transpose() *Matrix {
@@ -48,7 +48,7 @@ func transpose[I int32 | int64](t, a *Matrix, columns []I) {
 	t.rewind()
 }
 
-// makeIndices makes room for the columns of so many edges.
+// makeIndices makes room for the columns of this number of edges.
 func (t *Matrix) makeIndices(edges int64) {
 	if t.edges = edges; t.cols <= math.MaxInt32 {
 		t.indices32 = make([]int32, edges)
@@ -71,8 +71,8 @@ func (t *Matrix) rewind() {
 	t.indptr64[0] = 0
 }
 
-// TransposeValues writes to out the values of a's edges in the order of those of a.Transpose(). Shapes: values and out
-// float32 [edges] or [heads, edges], alike. ErrShape where they are not.
+// TransposeValues writes the values of a's edges to out, in the order of the edges of a.Transpose(). Shapes: values and
+// out float32 [edges] or [heads, edges], of equal shapes. ErrShape otherwise.
 func (p *Pool) TransposeValues(out unified.Tensor, a *Matrix, values unified.Tensor) error {
 	if !perEdge(out, a) || !perEdge(values, a) || headsOf(out) != headsOf(values) || overlap(out, values) {
 		return fmt.Errorf("%w: values %v and %v of %d edges", ErrShape, out, values, a.edges)
@@ -92,7 +92,7 @@ func (p *Pool) TransposeValues(out unified.Tensor, a *Matrix, values unified.Ten
 // the transpose, which it builds at the first call. SDDMM is the gradient with respect to the values.
 //
 // Shapes: dx float32 [a.Cols(), ...], written; dy float32 [a.Rows(), ...] of the same width; values as in SpMM. room is
-// float32 of the shape of values, written, or no tensor: then it is allocated where values or Mean need it.
+// scratch memory, float32 of the shape of values, or no tensor: it is then allocated if values or Mean need it.
 func (p *Pool) SpMMBackward(dx unified.Tensor, r Reduce, a *Matrix, values, dy, room unified.Tensor) error {
 	t := a.Transpose()
 	if r == Mean && !values.Valid() {
@@ -168,7 +168,7 @@ func (a *Matrix) InverseRoots() []float32 {
 	return a.roots
 }
 
-// WithLoops returns a new matrix with the edges of a and an edge (i, i) last in each row i that has none: the
+// WithLoops returns a new matrix with the edges of a, and an edge (i, i) at the end of each row i that has none: the
 // destinations of a block are its first sources. ErrShape if there are more rows than columns.
 func (a *Matrix) WithLoops() (*Matrix, error) {
 	if a.rows > a.cols {
@@ -233,17 +233,17 @@ func (a *Matrix) order() []int64 {
 	return a.from
 }
 
-// TransposeOrder returns which edge of a stands at each place of a.Transpose(). It belongs to a.
+// TransposeOrder returns which edge of a is at each place of a.Transpose(). It belongs to a.
 func (a *Matrix) TransposeOrder() []int64 {
 	t := a.Transpose()
 	return t.order()
 }
 
-// Arrange writes values [edges, heads] to out [heads, edges], those of edge order[k] at place k; a nil order is
-// 0, 1, 2, .. So the values of edges in any order become those of FromEdges' matrix, or of its transpose.
+// Arrange writes values [edges, heads] to out [heads, edges]: those of edge order[k] to place k. A nil order is 0, 1,
+// 2, .. So values of edges in any order become values for the matrix of FromEdges, or for its transpose.
 //
 // Shapes: values float32 [edges] or [edges, heads]; out float32 [edges] or [heads, edges]; order [edges], each edge
-// once. ErrShape where they do not fit.
+// once. ErrShape if they do not fit.
 func (p *Pool) Arrange(out, values unified.Tensor, order []int64) error {
 	return p.arrange(out, values, order, false)
 }

@@ -20,14 +20,14 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// ErrTuning is returned for a file of choices that is damaged or comes from another machine or version.
+// ErrTuning is returned for a file of choices that is damaged, or from another machine or version.
 var ErrTuning = errors.New("sparse: choices that do not serve here")
 
-// Tuning has the fastest ways to compute SpMM, as measured on this machine, by a key of the operands. It is safe for
+// Tuning has the fastest strategies for SpMM, as measured on this machine, by a key of the operands. It is safe for
 // concurrent use. No choice changes a result.
 //
 // The method is that of iSpLib (Alam, Hasan, Rahman et al., WWW Companion 2024), whose users choose the width that
-// measures best; here each operand finds what was measured best for it.
+// measures best; here the choice is made for each kind of operands.
 type Tuning struct {
 	mu      sync.RWMutex
 	choices map[tuneKey]choice
@@ -110,8 +110,8 @@ func LoadTuning(path string) (*Tuning, error) {
 	return t, nil
 }
 
-// UnmarshalJSON adds choices that MarshalJSON wrote, in place of those of equal keys. ErrTuning, and no choice, where
-// they come from another machine or version.
+// UnmarshalJSON adds choices that MarshalJSON wrote, in place of those of equal keys. It returns ErrTuning, and adds
+// nothing, if they are from another machine or version.
 func (t *Tuning) UnmarshalJSON(text []byte) error {
 	if err := t.read(text); err != nil {
 		return fmt.Errorf("%w: %w", ErrTuning, err)
@@ -147,7 +147,7 @@ func (t *Tuning) read(text []byte) error {
 	return nil
 }
 
-// Way returns what KeepWay kept under a key, or "".
+// Way returns the order that KeepWay kept under a key, or "".
 func (t *Tuning) Way(key string) string {
 	if t == nil {
 		return ""
@@ -157,8 +157,8 @@ func (t *Tuning) Way(key string) string {
 	return t.ways[key]
 }
 
-// KeepWay keeps the fastest way to compute several operations together, such as a layer, under a key that names their
-// sizes. On a nil Tuning it does nothing.
+// KeepWay keeps the fastest order of several operations, such as those of a layer, under a key that names their sizes.
+// On a nil Tuning it does nothing.
 func (t *Tuning) KeepWay(key, way string) {
 	if t == nil {
 		return
@@ -197,7 +197,7 @@ func (c choice) strategy() (strategy, error) {
 	return p, nil
 }
 
-// MarshalJSON returns the choices as the file has them, ordered by key.
+// MarshalJSON returns the choices in the form of the file, ordered by key.
 func (t *Tuning) MarshalJSON() ([]byte, error) {
 	f := here()
 	t.mu.RLock()
@@ -224,9 +224,9 @@ func (k tuneKey) order() []int64 {
 	return n
 }
 
-// Save writes the choices to a file, beside it first; folders are made. Choices of other keys that the file has stay: a
-// process that ran meanwhile may have made them. It replaces a file of choices that do not serve here. It refuses any
-// other file: fs.ErrExist.
+// Save writes the choices to a temporary file, which then replaces path; it makes folders. Choices of other keys in the
+// file stay: another process may have made them meanwhile. A file of choices of another machine or version is replaced.
+// Any other file is refused: fs.ErrExist.
 func (t *Tuning) Save(path string) error {
 	mine, err := t.MarshalJSON()
 	if err != nil {
@@ -274,15 +274,15 @@ func keyOf(workers int, a *Matrix, values, x unified.Tensor) tuneKey {
 type Tuned struct {
 	Width    int64         `json:"width"`
 	Weighted bool          `json:"weighted"`
-	Default  time.Duration `json:"default_ns"` // of the strategy where nothing was measured
+	Default  time.Duration `json:"default_ns"` // of the default strategy
 	Best     time.Duration `json:"best_ns"`
 	Choice   string        `json:"choice"`
 }
 
-// Tune measures the fastest way to compute SpMM of such operands, and keeps the choice in t: later calls of SpMM by
-// pools with that Tuning use it. It writes the sum to y. Candidates differ in one property from the best so far, and
-// run in turn with it, rounds times. Only a clear winner is taken, so that the choice is never slower than the default,
-// but for noise.
+// Tune measures the fastest strategy for SpMM of such operands, and keeps the choice in t, which later calls of SpMM by
+// pools with that Tuning use. It writes the sum to y. A candidate differs in one property from the best so far, and
+// runs alternately with it, rounds times. Only a clear winner is chosen, so the choice is never slower than the
+// default, except by noise.
 func (p *Pool) Tune(t *Tuning, y unified.Tensor, a *Matrix, values, x unified.Tensor, rounds int) (Tuned, error) {
 	if err := checkSpMM(y, Sum, a, values, x); err != nil {
 		return Tuned{}, err

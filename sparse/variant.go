@@ -27,7 +27,7 @@ const (
 	maxHalf   = 8 // where x has 16 bits
 )
 
-// Kernel names how this processor computes: "avx512", "avx2" or "plain" Go. All give the same results.
+// Kernel names the kernels that this processor runs: "avx512", "avx2" or "plain" Go. All give the same results.
 func Kernel() string { return variants()[0].String() }
 
 const (

@@ -300,7 +300,7 @@ def parse_fanouts(text, edge_types):
 
 
 def lists_of(text, edge_types, value):
-    """A list of values an edge type, as parse_fanouts has them; the default where no type is named."""
+    """A list of values an edge type, as in parse_fanouts; the default where no type is named."""
     if "=" not in text:
         return [[value(k) for k in text.split(",")] for _ in edge_types]
     given = dict(part.split("=") for part in text.split(";"))

@@ -13,7 +13,7 @@ def variate(draws):
 
 
 def lists(seeds, ids):
-    """The node list of seeds and then of ids (negative ones are none), and the local ids of both."""
+    """The node list of seeds and then of ids (negative ones mean no node), and the local ids of both."""
     everything = np.concatenate((seeds, ids.ravel()))
     there = everything >= 0
     values, first, inverse = np.unique(everything[there], return_index=True, return_inverse=True)

@@ -20,7 +20,7 @@ sed -i "s/^__version__ = .*/__version__ = \"$version\"/" "$to/src/khop/__init__.
 mkdir "$to/src/khop/docs"
 cp docs/*.md "$to/src/khop/docs"
 # What builds the program: no tests, no other modules, no pages.
-git ls-files -z -- go.mod go.sum '*.go' '*.s' '*.h' '*.ptx' '*.txt' '*.html' '*.json' |
+git ls-files -z -- go.mod go.sum '*.go' '*.s' '*.h' '*.ptx.zip' '*.txt' '*.html' '*.json' |
     grep -zvE '(_test\.go$|/testdata/|^(bench|docs|examples|tests|tools|integrations/(python|gomlx))/)' |
     xargs -0 cp -P --parents -t "$to/go"
 (cd "$work" && cp -r "$to" metadata && rm -rf metadata/go && cd metadata && "$python" setup.py --quiet egg_info --egg-base "$work" >/dev/null)

@@ -4,16 +4,16 @@
 // # Basics
 //
 // A Tensor is a view: dtype, shape, bytes, placement. It owns nothing. View gives its elements as a Go slice over the
-// same memory; kernels use Address. A Buffer is growable memory under tensors. Package pinned brings bytes to where a
-// device addresses them; NewPlaced makes a tensor of these.
+// same memory; kernels use Address. A Buffer is growable memory for tensors. Package pinned makes bytes addressable by
+// a device; NewPlaced makes a tensor of them.
 //
-// The tensor that the host holds and every processor addresses is an idea of PyTorch-Direct (Min et al., "Large Graph
+// A tensor in host memory that every processor addresses is an idea of PyTorch-Direct (Min et al., "Large Graph
 // Convolutional Network Training with GPU-Oriented Data Communication Architecture", PVLDB 14(11), 2021).
 //
 // # Caveats
 //
-// A tensor is valid as long as what it views: a mapped dataset until its Close, a copy of OnHost until its release, a
-// batch until the loop body ends (see package loader). Bytes are in the machine's order, which is little-endian on
-// every system that khop supports. The host must not read the bytes of a tensor with placement Device; View refuses
-// them.
+// A tensor is valid as long as the memory that it views: a mapped dataset until its Close, a copy of OnHost until its
+// release, a batch until the loop body ends (see package loader). Bytes are in the machine's order, which is
+// little-endian on every system that khop supports. The host must not read the bytes of a tensor with placement Device;
+// View refuses them.
 package unified

@@ -93,7 +93,7 @@ func (d DType) IsFloat() bool { return d.Kind() >= IEEE }
 // IsHalf reports whether elements are floating-point numbers of 16 bits.
 func (d DType) IsHalf() bool { return d.IsFloat() && d.Size() == 2 }
 
-// NumPy returns the type string of little-endian elements in NumPy, as "<f4"; "" where NumPy has no such type.
+// NumPy returns NumPy's type string of little-endian elements, such as "<f4"; "" if NumPy has no such type.
 func (d DType) NumPy() string {
 	code := d.traits().numpy
 	switch {
@@ -105,7 +105,7 @@ func (d DType) NumPy() string {
 	return "<" + code
 }
 
-// ParseNumPy returns the dtype of a type string of NumPy without the order of bytes: "f4". Booleans, "b1", are Uint8.
+// ParseNumPy returns the dtype of a NumPy type string without a byte order: "f4". Booleans, "b1", are Uint8.
 // Invalid for others.
 func ParseNumPy(code string) DType {
 	if code == "b1" {
@@ -114,17 +114,17 @@ func ParseNumPy(code string) DType {
 	return find(func(d DType) bool { return code != "" && d.traits().numpy == code })
 }
 
-// ParseTorch returns the dtype that files of PyTorch name by itself, "float16", or by the class of its storages,
+// ParseTorch returns the dtype of a name in PyTorch's files: that of a dtype, "float16", or that of a storage class,
 // "HalfStorage". Invalid for others.
 func ParseTorch(name string) DType {
 	return find(func(d DType) bool { return d.String() == name || name != "" && d.traits().torch == name })
 }
 
-// Stored returns the type of elements in Arrow files and in NumPy: their own, or integers of that size if only khop
-// knows their own.
+// Stored returns the type of elements in Arrow files and in NumPy: the type itself, or integers of its size if they do
+// not have it.
 func (d DType) Stored() DType { return d.traits().stored }
 
-// OfKind returns the dtype of a kind with a number of bits; Invalid if there is none.
+// OfKind returns the dtype of a kind with a number of bits; Invalid if there is no such dtype.
 func OfKind(kind Kind, bits int64) DType {
 	return find(func(d DType) bool { return d.Kind() == kind && 8*d.Size() == bits })
 }
@@ -197,7 +197,7 @@ func Of[T Element]() DType {
 	return Invalid
 }
 
-// Integer returns the first of little-endian elements; those of Uint64 modulo 2^64, the bits of floating-point ones.
+// Integer returns the first little-endian element of b; a Uint64 modulo 2^64, a floating-point number as its bits.
 func (d DType) Integer(b []byte) int64 {
 	switch d {
 	case Int8:
@@ -218,7 +218,7 @@ func (d DType) Integer(b []byte) int64 {
 	return int64(binary.LittleEndian.Uint64(b))
 }
 
-// Float returns the first of little-endian elements, rounded if it has more than 53 bits.
+// Float returns the first little-endian element of b, rounded if it has more than 53 bits.
 func (d DType) Float(b []byte) float64 {
 	switch d {
 	case Float16:
@@ -235,8 +235,8 @@ func (d DType) Float(b []byte) float64 {
 	return float64(d.Integer(b))
 }
 
-// Put writes x, rounded to the nearest float32 if need be, as the first of little-endian elements. Integers take whole
-// numbers in their range, and 0 for NaN.
+// Put writes x as the first little-endian element of b, rounded to the nearest number of the type. For an integer type
+// x must be a whole number in its range; NaN becomes 0.
 func (d DType) Put(b []byte, x float64) {
 	switch {
 	case d == Float64:
@@ -281,7 +281,7 @@ func (d DType) Floats(to []float32, from []byte) {
 }
 
 // PutFloats writes numbers as little-endian elements of a floating-point type, each rounded to the nearest. It returns
-// the index of the first finite one that is beyond the range, which becomes an infinity; -1 where all fit.
+// the index of the first finite number beyond the range, which becomes an infinity; -1 if all fit.
 func (d DType) PutFloats(to []byte, from []float32) (beyond int) {
 	beyond = -1
 	size := int(d.Size())

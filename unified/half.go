@@ -2,8 +2,8 @@ package unified
 
 import "math"
 
-// HalfOf returns the float16 that is nearest to x, the even one of two; an infinity beyond 65,504 by half a step or
-// more.
+// HalfOf returns the float16 nearest to x; of two equally near ones the even one. Beyond 65,504 by half a step or more
+// it is an infinity.
 func HalfOf(x float32) Half {
 	b := math.Float32bits(x)
 	sign, b := Half(b>>16&0x8000), b&0x7FFFFFFF
@@ -33,7 +33,7 @@ func (h Half) Float32() float32 {
 	return math.Float32frombits(sign | math.Float32bits(x))
 }
 
-// BHalfOf returns the upper half of a float32 that is nearest to x, the even one of two.
+// BHalfOf returns the bfloat16 nearest to x; of two equally near ones the even one.
 func BHalfOf(x float32) BHalf {
 	b := math.Float32bits(x)
 	if b&0x7FFFFFFF > 0x7F800000 {

@@ -73,7 +73,7 @@ func FromSlice[T Element](s []T) Tensor {
 	return t
 }
 
-// FromRows is FromSlice for rows of so many elements, one after another: a matrix. ErrShape if they are not whole rows.
+// FromRows is FromSlice for a matrix: rows of width elements, one after another. ErrShape if the last row is not whole.
 func FromRows[T Element](s []T, width int64) (Tensor, error) {
 	return FromSlice(s).Reshape(int64(len(s))/max(width, 1), width)
 }
@@ -116,7 +116,7 @@ func (t Tensor) Shape() []int64 { return append([]int64(nil), t.shape[:t.rank]..
 // Len returns the length of the first dimension; 0 for no tensor.
 func (t Tensor) Len() int64 { return t.shape[0] }
 
-// Width returns the number of elements of a row, that is of all dimensions but the first.
+// Width returns the number of elements of a row: the product of all dimensions but the first.
 func (t Tensor) Width() int64 {
 	w := int64(1)
 	for _, d := range t.shape[min(1, t.rank):t.rank] {
@@ -140,7 +140,7 @@ func (t Tensor) Address() device.Address {
 	return device.Address(uintptr(unsafe.Pointer(unsafe.SliceData(t.data))))
 }
 
-// Placement returns where the bytes lie.
+// Placement returns which memory holds the bytes.
 func (t Tensor) Placement() pinned.Placement { return t.placement }
 
 // String describes the tensor, not its elements: "float32[10,4] host".

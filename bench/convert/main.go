@@ -6,7 +6,8 @@
 //	go run ./convert -dir /somewhere -edges 1000000000 -memory 2GiB
 //
 // It writes -edges pairs of an R-MAT graph to DIR/pairs.npy, whose ids are scrambled, converts them by `khop convert`,
-// and removes everything but the pairs with -keep. -parts converts in so many shares, merges them, and compares ids.
+// and removes everything but the pairs with -keep. -parts converts in this number of shares, merges them, and compares
+// ids.
 //
 // The compulsory bytes are the source, read once, and the dataset, written once; where memory does not hold the edges,
 // they also go to a file and back once, as often as any sort must do it. This program reads and writes as many with

@@ -106,7 +106,7 @@ func drawChunk(buf []byte, table *[1 << 16]uint8, o *options, chunk, n int64) []
 	return buf
 }
 
-// scramble is a permutation of the numbers of so many bits: neighbours in it do not stay near.
+// scramble is a permutation of the numbers of this many bits: neighbours in it do not stay near.
 func scramble(v uint64, levels int) uint64 {
 	v = v * 0x9E3779B97F4A7C15 & (1<<levels - 1)
 	v = bits.Reverse64(v) >> (64 - levels)

@@ -39,7 +39,7 @@ class Bench:
         self.end = self.over = 0
 
     def begin(self, seconds, over):
-        """A step begins, which has failed after so many seconds, and stops, undone, when the clock says over."""
+        """Begins a step. It has failed after this number of seconds, and stops, undone, when the clock says over."""
         self.end, self.over = time.monotonic() + seconds, over
 
     def call(self, command, env=None, cwd=None, allowed=(0,)):

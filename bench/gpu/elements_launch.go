@@ -3,13 +3,12 @@
 package gpu
 
 import (
-	_ "embed"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
 )
 
-// deviceElements is Elements of elements.cu, laid out as the device has it.
+// deviceElements is Elements of elements.cu, laid out as on the device.
 type deviceElements struct {
 	base  device.Address
 	width int64
@@ -23,9 +22,6 @@ func _(x deviceElements) {
 		(unsafe.Offsetof(x.rows)^24)|(unsafe.Offsetof(x.dst)^32)|(unsafe.Sizeof(x)^40)]
 }
 
-//go:embed elements.ptx
-var elementsPTX []byte
-
 // elementsKernels are the kernels of elements.cu, loaded on one device. They are safe for concurrent use.
 type elementsKernels struct {
 	*device.Module
@@ -35,7 +31,7 @@ type elementsKernels struct {
 // loadElementsKernels loads them. Close them before the device.
 func loadElementsKernels(on *device.Device) (*elementsKernels, error) {
 	k, err := &elementsKernels{}, error(nil)
-	k.Module, err = on.LoadKernels(elementsPTX, map[string]**device.Kernel{
+	k.Module, err = on.LoadPacked(kernelsPack, "elements.ptx", map[string]**device.Kernel{
 		"gather_naive": &k.gatherNaive.Kernel,
 		"gather_shift": &k.gatherShift.Kernel,
 	})

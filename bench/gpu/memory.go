@@ -96,7 +96,7 @@ const (
 	patternBytes = 4 << 10
 )
 
-// writePattern makes a file of so many bytes, where there is none.
+// writePattern makes a file of size bytes, where there is none.
 func writePattern(path string, n int64) (err error) {
 	if s, err := os.Stat(path); err == nil && s.Size() == n {
 		return nil

@@ -72,7 +72,8 @@ def kernels(where, batch):
 
 
 def bus_sectors(batch):
-    """Sectors that the sampler's kernels read over the bus for a batch of so many expanded nodes and edges."""
+    """Sectors that the sampler's kernels read over the bus for a batch with these numbers of expanded nodes and
+    edges."""
     return sum(sectors for name, _, _, sectors, _ in kernels("bus", {"nodes": 0, **batch})
                if not name.startswith("gather"))
 

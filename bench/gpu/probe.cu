@@ -37,8 +37,7 @@ struct Random {
     uint64_t *sink;
 };
 
-// Makes n reads of 4 bytes, each of a random one of so many sectors of 32 bytes: what a pick costs over the bus, and
-// nothing else.
+// Makes n reads of 4 bytes, each of a random sector of 32 bytes: what a pick costs over the bus, and nothing else.
 extern "C" __global__ void read_at_random(Random r) {
     const uint32_t *const from = r.from;
     const int64_t n = r.n;

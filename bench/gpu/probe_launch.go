@@ -3,13 +3,12 @@
 package gpu
 
 import (
-	_ "embed"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
 )
 
-// deviceOrdered is Ordered of probe.cu, laid out as the device has it.
+// deviceOrdered is Ordered of probe.cu, laid out as on the device.
 type deviceOrdered struct {
 	from device.Address
 	n    int64
@@ -21,7 +20,7 @@ func _(x deviceOrdered) {
 		(unsafe.Sizeof(x)^24)]
 }
 
-// deviceRandom is Random of probe.cu, laid out as the device has it.
+// deviceRandom is Random of probe.cu, laid out as on the device.
 type deviceRandom struct {
 	from       device.Address
 	sectors, n int64
@@ -34,9 +33,6 @@ func _(x deviceRandom) {
 		(unsafe.Offsetof(x.key)^24)|(unsafe.Offsetof(x.sink)^32)|(unsafe.Sizeof(x)^40)]
 }
 
-//go:embed probe.ptx
-var probePTX []byte
-
 // probeKernels are the kernels of probe.cu, loaded on one device. They are safe for concurrent use.
 type probeKernels struct {
 	*device.Module
@@ -47,7 +43,7 @@ type probeKernels struct {
 // loadProbeKernels loads them. Close them before the device.
 func loadProbeKernels(on *device.Device) (*probeKernels, error) {
 	k, err := &probeKernels{}, error(nil)
-	k.Module, err = on.LoadKernels(probePTX, map[string]**device.Kernel{
+	k.Module, err = on.LoadPacked(kernelsPack, "probe.ptx", map[string]**device.Kernel{
 		"read_in_order":  &k.readInOrder.Kernel,
 		"read_at_random": &k.readAtRandom.Kernel,
 	})

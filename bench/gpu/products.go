@@ -114,7 +114,7 @@ func (r *rig) block(ds *formats.Dataset, o productsOptions, f func(sparse.Device
 	return errors.New("the dataset has no seeds")
 }
 
-// save writes a block to a folder, for other programs; "" is none.
+// save writes a block to a folder, for other programs; "" means no folder.
 func save(folder string, a sparse.DeviceMatrix) error {
 	if folder == "" {
 		return nil
@@ -214,7 +214,7 @@ func (m *multiplying) put(t unified.Tensor) (unified.Tensor, error) {
 	return unified.NewPlaced(pinned.Device, t.DType(), room.Bytes(), t.Shape()...)
 }
 
-// numbers returns numbers from -1 to 1: so many, or with a width so many rows.
+// numbers returns n numbers from -1 to 1, or with a width n rows.
 func (m *multiplying) numbers(n, width int64) (o operand, err error) {
 	o.host = make([]float32, n*max(width, 1))
 	state := uint32(7)

@@ -170,7 +170,7 @@ func (r *rig) timeGather(method string, store *gather.DeviceStore, at device.Add
 // give each element of the result to a thread (elements.cu).
 var methods = []string{"per-row", "sorted", "shift", "naive"}
 
-// gather puts a gather of rows on the stream, in at most so many blocks; 0 is khop's own choice, or 40.
+// gather puts a gather of rows on the stream, in at most this number of blocks; 0 is khop's own choice, or 40.
 func (r *rig) gather(method string, store *gather.DeviceStore, at device.Address, out, ids unified.Tensor,
 	blocks int64) error {
 	if method == "per-row" || method == "sorted" {

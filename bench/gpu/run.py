@@ -8,7 +8,7 @@
 
 Prints one JSON object on standard output, a table a phase on standard error, and after every step writes the object to
 $OUT as well (a file in it, if that is a folder). A phase stops before its time is over (8 minutes) and goes on where it
-was when it is run again: what is done is kept in --dir, with the data that is generated there. On another machine of
+was when it is run again: finished steps are kept in --dir, with the data that is generated there. On another machine of
 the kind, --from takes it from the object that was written. Needs Python 3.10; training, PyG's sampling and the peers of
 ops need torch.
 """

@@ -34,7 +34,7 @@ var (
 	countsCommit = flag.String("counts.commit", "", "with -rewrite, the commit of the kernels")
 )
 
-// countedSamplers are those of docs/results/gpu.md, for batches of so many seeds. Those without seeds draw
+// countedSamplers are those of docs/results/gpu.md, for batches of this number of seeds. Those without seeds draw
 // batches of a like size.
 func countedSamplers(g *graph.Graph, seeds int) map[string]sampling.Sampler {
 	asOf, hops := int64(50), []int{15, 10, 5}
@@ -138,7 +138,7 @@ func TestCountsOfSamplers(t *testing.T) {
 // PTX merges other reads, and has up to twice as many.
 func alike(a, b float64) bool { return max(a, b) <= 2.5*min(a, b)+8 }
 
-// countSamplers counts a batch of each sampler on a device of so many multiprocessors.
+// countSamplers counts a batch of each sampler on a device with sms multiprocessors.
 func countSamplers(t *testing.T, path string, seeds, sms int) map[string]samplerCount {
 	ds := expect.Must(formats.Open(path))(t)
 	defer ds.Close()
@@ -206,7 +206,7 @@ func withWeightsAndTimes(t *testing.T, g *graph.Graph) *graph.Graph {
 	return graphs.Of(t, a)
 }
 
-// evenParts divides a graph into parts of so many nodes with successive ids.
+// evenParts divides a graph into parts of this number of nodes with successive ids.
 func evenParts(g *graph.Graph, nodes int64) *graph.Partition {
 	of := make([]int32, g.NumNodes())
 	for v := range of {
@@ -226,7 +226,7 @@ type reader struct {
 	attached []*pinned.Attachment
 }
 
-// openReader puts a graph where a device of so many multiprocessors reads it.
+// openReader puts a graph where a device with sms multiprocessors reads it.
 func openReader(t *testing.T, g *graph.Graph, sms int) *reader {
 	dev := cudatest.Open(t)
 	r := &reader{t: t, env: sampling.DeviceEnv{Env: sampling.Env{Graph: g}, Device: dev,

@@ -1,7 +1,7 @@
 package gpu
 
 // The model of the bus (docs/gpu-bundle.md): a read of a line, or of a part of one, costs its sectors of 32 bytes and
-// 20 bytes besides, and it is one request. So many bytes and so many requests go by in a second.
+// 20 bytes besides, and it is one request. A second has room for a number of bytes and a number of requests.
 const (
 	lineBytes     = 128
 	sectorBytes   = 32
@@ -23,7 +23,7 @@ type busResult struct {
 	RequestsMPerS float64 `json:"requests_m_per_s"`
 }
 
-// rowsPerS returns how many rows of so many sectors and lines the bus brings in the model: as many as its bytes or its
+// rowsPerS returns how many rows of these sectors and lines the bus brings in the model: as many as its bytes or its
 // requests allow, whichever are fewer.
 func (b *busResult) rowsPerS(sectors, lines float64) float64 {
 	return min(b.LinkGBPerS*1e9/wireBytes(sectors, lines), b.RequestsMPerS*1e6/lines)
@@ -37,7 +37,7 @@ var inOrder = []int{40, 80, 160, 320, 640, 1280}
 
 const blockThreads = 256
 
-// bus measures the bus: lines in order over the first bytes of some memory, 1 GiB at most, and so many random reads
+// bus measures the bus: lines in order over the first bytes of some memory, 1 GiB at most, and a number of random reads
 // over all of it.
 func (r *rig) bus(m *memory, reads int64) (b busResult, err error) {
 	n := min(int64(len(m.bytes)), 1<<30) &^ (lineBytes - 1)

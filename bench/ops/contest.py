@@ -92,7 +92,7 @@ class Plain:
 
 
     def rows(self, graph, x, ahead):
-        """Reads the rows alone, one an edge, prefetched so many edges ahead."""
+        """Reads the rows alone, one an edge, prefetched this number of edges ahead."""
         args = (ctypes.c_int64(graph.edges), ctypes.c_int64(x.shape[1]), address(graph.indices), address(x),
                 ctypes.c_int64(ahead),
                 ctypes.c_int(self.threads))
@@ -210,7 +210,7 @@ def quartiles(times):
 
 
 def reading(lib, threads):
-    """Bytes a second that so many threads read in order from memory: the fastest of some passes."""
+    """Bytes a second that this number of threads read in order from memory: the fastest of some passes."""
     x = huge((160 << 20,))
     x[:] = 1
     lib.plain_read.restype = ctypes.c_float

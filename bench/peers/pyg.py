@@ -68,4 +68,5 @@ def hops(batch):
 
 
 peer.serve(args, {"sampling": list(WAYS), "features": list(WAYS)}, batches, hops,
-           {"torch_geometric": torch_geometric.__version__, engine.__name__: engine.__version__, "torch": torch.__version__})
+           {"torch_geometric": torch_geometric.__version__, engine.__name__: engine.__version__,
+            "torch": torch.__version__})

@@ -33,7 +33,8 @@ def main(checkout, phmap):
         (build / "pyg_lib/csrc/config.h").write_text(CONFIG)
         library = cpp_extension.load(
             "libpyg", sources, extra_include_paths=[str(build), checkout, phmap], build_directory=str(build),
-            extra_cflags=["-O3", "-fopenmp", "-std=c++17", "-DAT_PARALLEL_OPENMP=1"], is_python_module=False, verbose=True)
+            extra_cflags=["-O3", "-fopenmp", "-std=c++17", "-DAT_PARALLEL_OPENMP=1"], is_python_module=False,
+            verbose=True)
         target = pathlib.Path(sysconfig.get_paths()["purelib"], "pyg_lib")
         shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(package, target, ignore=shutil.ignore_patterns("csrc"))

@@ -180,8 +180,8 @@ def markdown(result):
         f"fastest way of each counts ({ways}).",
         "- khop *resident* holds both in huge-page memory, too; *mapped* reads files through the warm page cache, "
         "which does not count as its memory. *degree* is a dataset that was converted with `--reorder degree`; narrow "
-        "rows are delivered as they are stored. *new* expands only the nodes that are new at a hop, as PyG does. *Times* is "
-        "how many times as long a peer takes as khop, resident, and PyG as khop, resident, new.",
+        "rows are delivered as they are stored. *new* expands only the nodes that are new at a hop, as PyG does. "
+        "*Times* is how many times as long a peer takes as khop, resident, and PyG as khop, resident, new.",
         "",
         "## Sampling", "", "Milliseconds a batch:", "", *speed_table(result, "sampling"), "",
         "## Sampling and feature rows", "", "Milliseconds a batch; the memory is that of the leftmost cell:", "",

@@ -158,7 +158,7 @@ class Khop:
                 "file_bytes", "workers")
         return {"contestant": "khop", "what": what, "way": way, "frontier": frontier, "threads": self.threads,
                 "ms": 1e3 / got["batches_per_s"], "batches": self.args.batches,
-                "nodes_per_hop": got["nodes_per_hop"][-len(FANOUTS):],  # without the seeds, where they are told
+                "nodes_per_hop": got["nodes_per_hop"][-len(FANOUTS):],  # without the seeds, where they are counted
                 "rows_per_batch": got["rows_per_batch"],  # with the labels of the seeds
                 # of all threads together, where a stage of each worker is its own
                 "limit_ms": (got["limit"]["sample_ms"] + got["limit"]["gather_ms"]) / got["workers"],

@@ -4,7 +4,7 @@
 
 Each request has other seeds. It prints, by number of threads, the median and the 99th percentile of a request's time in
 Python, the median of the processor time of its thread, and the medians of sampling and gathering, which khop measures:
-all in microseconds. With fan-outs 0,0 nothing is sampled, and what is left is what an answer costs beside. Without
+all in microseconds. With fan-outs 0,0 nothing is sampled, which leaves the other costs of an answer. Without
 DATASET it makes a graph of a million edges. It needs the khop package with its shared library
 (PYTHONPATH=integrations/python/src, KHOP_BIN, KHOP_LIBRARY).
 """

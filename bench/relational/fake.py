@@ -4,8 +4,8 @@
     python fake.py old/relbench/datasets/fake.py FOLDER
 
 Version 3 of RelBench, which must be installed, has no such database any more, but the classes that it is made of. Its
-customers review products, at random. What is to be predicted is what has been: who has reviewed much of late, and which
-toys. A loader that loses neighbours, or shows later ones, is seen in the metric.
+customers review products, at random. The targets follow from the past: who has reviewed much of late, and which toys. A
+loader that loses neighbours, or shows later ones, is seen in the metric.
 """
 import argparse
 import importlib.util

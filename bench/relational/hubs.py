@@ -2,13 +2,13 @@
 
     python bench/relational/hubs.py [--degrees 64,1000,100000] [--rounds 5]
 
-Each hub has so many rows of a table as in-edges; a batch is one hop of fan-out 64 out of all hubs, each as of a time in
-the middle. Ways take turns: pyg-lib's hetero_neighbor_sample and torch-sparse's hetero_temporal_neighbor_sample, where
-they are installed, khop where rows are in no order of time, so that it looks at every in-edge, and khop where they are,
-so that it bisects. torch-sparse picks out of all in-edges and leaves out what is later, so that a seed gets fewer. khop
-makes batches with one worker, in this process, and hands them to Python as arrays. It prints
-microseconds a seed, median, least and most of the rounds. It needs torch and the khop package with its shared library
-(PYTHONPATH=integrations/python/src, KHOP_BIN, KHOP_LIBRARY); peers/setup.sh installs torch-sparse.
+Each hub has a number of rows of a table as in-edges; a batch is one hop of fan-out 64 out of all hubs, each as of a
+time in the middle. Ways take turns: pyg-lib's hetero_neighbor_sample and torch-sparse's
+hetero_temporal_neighbor_sample, where they are installed, khop where rows are in no order of time, so that it looks at
+every in-edge, and khop where they are, so that it bisects. torch-sparse picks out of all in-edges and leaves out what
+is later, so that a seed gets fewer. khop makes batches with one worker, in this process, and hands them to Python as
+arrays. It prints microseconds a seed, median, least and most of the rounds. It needs torch and the khop package with
+its shared library (PYTHONPATH=integrations/python/src, KHOP_BIN, KHOP_LIBRARY); peers/setup.sh installs torch-sparse.
 """
 import argparse
 import contextlib

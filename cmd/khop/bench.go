@@ -34,7 +34,7 @@ type benchCmd struct {
 type benchResult struct {
 	Dataset string `json:"dataset"`
 	Sampler string `json:"sampler"`
-	// Options are those of the loader as they were said, as a configuration that khop serve --config reads.
+	// Options are the loader's options as given, as a configuration that khop serve --config reads.
 	Options   json.RawMessage `json:"options"`
 	Residence string          `json:"residence"`
 	Features  bool            `json:"features"`

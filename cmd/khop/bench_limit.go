@@ -31,7 +31,7 @@ type lineReads struct {
 	What     string  `json:"what"`
 	PerBatch float64 `json:"per_batch"` // lines of 64 bytes, of which one destination reads each once
 	Bytes    int64   `json:"bytes"`     // of memory in which they lie
-	PerS     float64 `json:"per_s"`     // lines a second that as many threads read at random places of so many bytes
+	PerS     float64 `json:"per_s"`     // lines a second that as many threads read at random places of these bytes
 }
 
 // countedBatches are how many batches are sampled once more, to count what they read.

@@ -47,7 +47,7 @@ func saysConfig(args []string) bool {
 	return slices.ContainsFunc(args, named)
 }
 
-// document is a configuration: the values of options by their flags' names, as JSON has them.
+// document is a configuration: the values of options, as JSON values, by their flags' names.
 type document map[string]json.RawMessage
 
 // parseDocument reads a configuration, an object of JSON.

@@ -41,7 +41,7 @@ func TestConvertLeavesOutAsManyBadLinesAsItMay(t *testing.T) {
 	must(t, "check", out)
 }
 
-// A configuration says switches and lists as JSON has them; an empty list is none.
+// A configuration has switches and lists as JSON values; an empty list means none.
 func TestConvertTakesAConfiguration(t *testing.T) {
 	src, out := textFile(t, "edges.txt", "0 1\n1 2\n"), filepath.Join(t.TempDir(), "out.khop")
 	for config, edges := range map[string]float64{`{"symmetrise": true, "columns": []}`: 4, `{"symmetrise": 1}`: 4,

@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/synthetic"
 	"github.com/khop-gnn/khop/integrations/gnn"
-	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/paths"
+	"github.com/khop-gnn/khop/internal/project"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -60,33 +61,37 @@ func (c *demoCmd) Run(env *environment) error {
 
 // tour does it all; made is what to remove afterwards.
 func (c *demoCmd) tour(env *environment, made string) (err error) {
-	if err := c.make(env); err != nil {
+	fmt.Fprint(env.stdout, "khop loads mini-batches of a graph for training. This makes a small graph, and trains on "+
+		"it.\n\n")
+	classes, err := c.make(env)
+	if err != nil {
 		return err
 	}
 	if err := c.check(env); err != nil {
 		return err
 	}
-	start := time.Now()
 	ds, err := formats.Open(c.Dataset)
 	if err != nil {
 		return err
 	}
 	defer closing(&err, ds.Close)
-	fmt.Fprintf(env.stdout, "opened    in %s: the files are mapped, not read\n", durationText(time.Since(start)))
 	if err := c.load(env, ds); err != nil {
 		return err
 	}
-	if err := c.train(env, ds); err != nil {
+	if err := c.train(env, ds, classes); err != nil {
 		return err
 	}
 	fmt.Fprintf(env.stdout, `
-The dataset stays where it is. Next:
-  %[1]s info %[2]s
-  %[1]s sample %[2]s --batches 3 --digest
+Next:
   %[1]s bench %[2]s
+      how fast this machine loads the graph, and what holds it up
   %[1]s train %[2]s --model gat --plot curves.svg
-  rm -r %[3]s
-`, programName(), paths.Text(c.Dataset), made)
+      another model, and its curves
+  %[1]s convert YOUR-GRAPH my.khop
+      your own graph: from PyG, DGL, OGB, CSV, Parquet and others
+The graph stays until you remove it: rm -r %[3]s
+khop beside PyG, DGL and GraphBolt: %[4]sresults/cpu.md
+`, programName(), paths.Text(c.Dataset), made, project.Get().Docs)
 	return nil
 }
 
@@ -98,19 +103,27 @@ func programName() string {
 	return "khop"
 }
 
-func (c *demoCmd) make(env *environment) error {
+// said prints a line, which begins with what is done.
+func (c *demoCmd) said(env *environment, what, format string, args ...any) {
+	fmt.Fprintf(env.stdout, "%-9s %s\n", what, fmt.Sprintf(format, args...))
+}
+
+// size is a number of bytes, for a newcomer.
+func (c *demoCmd) size(n int64) string { return humanize.BytesN(uint64(n), 3) }
+
+func (c *demoCmd) make(env *environment) (classes int, err error) {
 	res, took, err := watched(env, func(bar *progress) (*synthetic.Result, error) {
 		return synthetic.Generate(env.ctx, synthetic.SBM, c.Dataset, synthetic.Options{Nodes: c.opt.Nodes,
 			Seed: c.opt.Seed, Force: c.opt.Force, Progress: bar.report()})
 	})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	o := res.Options
-	fmt.Fprintf(env.stdout, "made      %s: %s nodes, %s edges, %d float32 features, %d classes, %s, in %s\n",
-		paths.Text(c.Dataset), humanize.Comma(o.Nodes), humanize.Comma(o.Edges), o.Features, o.Classes,
-		machine.Bytes(res.Bytes), durationText(took))
-	return nil
+	c.said(env, "made", "%s nodes, %s edges, %d features a node, %d classes: %s, in %s", humanize.Comma(o.Nodes),
+		humanize.Comma(o.Edges), o.Features, o.Classes, c.size(res.Bytes), durationText(took))
+	c.said(env, "", "%s", paths.Text(c.Dataset))
+	return o.Classes, nil
 }
 
 func (c *demoCmd) check(env *environment) error {
@@ -119,8 +132,8 @@ func (c *demoCmd) check(env *environment) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(env.stdout, "checked   %d files, %s, in %s: checksums, order and ids are right\n", rep.Files,
-		machine.Bytes(rep.Bytes), durationText(time.Since(start)))
+	c.said(env, "checked", "%d files: checksums, order and ids are right, in %s", rep.Files,
+		durationText(time.Since(start)))
 	return nil
 }
 
@@ -129,38 +142,31 @@ func (c *demoCmd) load(env *environment, ds *formats.Dataset) (err error) {
 		Sampler: sampling.Neighbor{Fanouts: demoFanouts}, Seeds: loader.Split("train"), BatchSize: demoBatch,
 		Shuffle: true, Seed: c.opt.Seed,
 	}
-	said, err := loader.Plan(env.ctx, ds, opt)
+	plan, err := loader.Plan(env.ctx, ds, opt)
 	if err != nil {
 		return err
 	}
-	need, all := machine.Bytes(said.Expected.Total()), needs(said)
-	if on := said.Device.Total(); on > 0 {
-		need = "up to about " + machine.Bytes(on) + " of device memory for batches"
-		all = need
-	}
-	fmt.Fprintf(env.stdout, "loader    fan-outs %v, %d seeds a batch, %d workers: it will need %s\n", demoFanouts,
-		demoBatch, said.Workers, all)
 	ld, err := loader.NewContext(env.ctx, ds, opt)
 	if err != nil {
 		return err
 	}
 	defer closing(&err, ld.Close)
+	c.said(env, "loaded", "batches of %d training nodes, %d neighbours of each and %d of each of those, with features",
+		demoBatch, demoFanouts[0], demoFanouts[1])
 	for epoch := range uint64(demoEpochs) {
 		if err := c.epoch(env, ld, epoch); err != nil {
 			return err
 		}
 	}
 	took := ld.Stats()
-	line := fmt.Sprintf("memory    the loader said %s and took %s", need, machine.Bytes(took.MemoryPeak))
+	where := fmt.Sprintf("%s, on %s", english.Plural(plan.Workers, "worker", ""), ld.Options().Device.Name)
 	if took.DeviceMemoryPeak > 0 {
-		line = fmt.Sprintf("memory    the loader said %s and took %s with graph and columns, and %s of host memory",
-			need, machine.Bytes(took.DeviceMemoryPeak), machine.Bytes(took.MemoryPeak))
+		c.said(env, "", "device memory: about %s expected for batches; %s taken, with the graph",
+			c.size(plan.Device.Total()), c.size(took.DeviceMemoryPeak))
+		c.said(env, "", "host memory: %s taken; %s", c.size(took.MemoryPeak), where)
+		return nil
 	}
-	if u, err := machine.ReadUsage(); err == nil {
-		line += fmt.Sprintf("; the whole process holds %s, and %s of mapped files", machine.Bytes(u.Anonymous),
-			machine.Bytes(u.File))
-	}
-	fmt.Fprintln(env.stdout, line)
+	c.said(env, "", "memory: %s expected, %s taken; %s", c.size(plan.Expected.Total()), c.size(took.MemoryPeak), where)
 	return nil
 }
 
@@ -180,14 +186,17 @@ func (c *demoCmd) epoch(env *environment, ld *loader.Loader, epoch uint64) error
 		batches++
 	}
 	took := time.Since(start)
-	fmt.Fprintf(env.stdout, "epoch %d   %d batches in %s: %.0f batches/s, %.1f million edges/s; a batch has about %s "+
-		"nodes; batch 0 is %016x\n", epoch, batches, durationText(took), float64(batches)/took.Seconds(),
-		float64(total.edges)/took.Seconds()/1e6, humanize.Comma(total.nodes/int64(max(batches, 1))), digest)
+	c.said(env, "", "epoch %d: %d batches in %s: %s batches a second, of about %s nodes", epoch, batches,
+		durationText(took), humanize.Comma(int64(float64(batches)/took.Seconds())),
+		humanize.Comma(total.nodes/int64(max(batches, 1))))
+	if epoch == 0 {
+		c.said(env, "", "its first batch is %016x, as it is on any machine with this seed", digest)
+	}
 	return nil
 }
 
 // train trains a model on the batches that were loaded.
-func (c *demoCmd) train(env *environment, ds *formats.Dataset) error {
+func (c *demoCmd) train(env *environment, ds *formats.Dataset, classes int) error {
 	line := &trainLine{env: env, epochs: demoTrained, began: time.Now()}
 	r, err := gnn.Train(env.ctx, ds, gnn.Options{Model: "sage", Fanouts: demoFanouts, BatchSize: demoBatch,
 		Epochs: demoTrained, Seed: c.opt.Seed, MaxMemory: env.memory.bytes, Progress: line.step})
@@ -195,6 +204,7 @@ func (c *demoCmd) train(env *environment, ds *formats.Dataset) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(env.stdout, "trained   %s\n", trainedText(r))
+	c.said(env, "trained", "GraphSAGE, %d epochs in %s: right for %.1f %% of the test nodes (by chance: %.1f %%)",
+		r.Epochs, durationText(time.Duration(r.Seconds*float64(time.Second))), 100*r.Test, 100/float64(classes))
 	return nil
 }

@@ -49,7 +49,7 @@ func (c *docsCmd) Run(env *environment) error {
 }
 
 // pagesFolder returns the folder of pages that was installed with the program: of an archive or a package of Debian, or
-// of the Python package. "" is none.
+// of the Python package. "" means there is none.
 func pagesFolder() string {
 	program, err := os.Executable()
 	if err != nil {

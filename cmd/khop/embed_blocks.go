@@ -22,7 +22,7 @@ type blocks struct {
 	answers *bufio.Reader
 }
 
-// blockLine is what is said of a block. Scripts rely on the names.
+// blockLine describes a block. Scripts rely on the names.
 type blockLine struct {
 	Layer int        `json:"layer"` // from 0
 	Nodes string     `json:"nodes"` // their type

@@ -74,7 +74,8 @@ func sharedMemory(t *testing.T) (names []string) {
 	return names
 }
 
-// killSample kills a "khop sample" that has made so many batches, and returns how many files without a name it had.
+// killSample kills a "khop sample" that has made this number of batches, and returns how many files without a name it
+// had.
 func killSample(t *testing.T, batches int, data, scratch string, how []string) (hidden int) {
 	t.Helper()
 	cmd := process(t, program(t), append([]string{"sample", data, "--digest", "--epoch", "0"}, how...)...)

@@ -21,7 +21,7 @@ type memoryLimit struct {
 	// control group leave.
 	pinned.Ledger
 
-	asked int64 // what --max-memory leaves; 0: nobody asked for a limit
+	asked int64 // what --max-memory leaves; 0: no limit was requested
 	bytes int64 // the limit of Ledger; 0: none
 }
 
@@ -52,7 +52,7 @@ func (env *environment) limitMemory(line *kong.Context) error {
 	return env.memory.settle(of.MaxMemory, machine.Probe())
 }
 
-// settle sets the limits of a process that was told to take at most size bytes; 0: it was told nothing.
+// settle sets the limits of a process that may take at most size bytes; 0: no limit was requested.
 func (l *memoryLimit) settle(size int64, m *machine.Machine) (err error) {
 	if l.asked, err = forData(size); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"os"
 	"os/exec"
@@ -35,6 +36,23 @@ func liveRanks() []shm.RankStats {
 				SlotsHeld: 2, Memory: loader.Memory{Batches: 300e6, Scratch: 50e6}, MemoryPeak: 400e6}})
 	}
 	return ranks
+}
+
+// moving shows on a page ranks that go on, by a second a look.
+func moving(t *testing.T) (url string) {
+	looks := 0
+	p := expect.Must(livepage.Listen("127.0.0.1:0", func() any {
+		looks++
+		s := liveState{What: "khop serve shop.khop", Seconds: float64(120 + looks), Limit: 1e9, Ranks: liveRanks(),
+			Said: "The loop waited for the loader 30 % of the time. Try --workers 8."}
+		for i := range s.Ranks {
+			s.Ranks[i].Loader.Batches += uint64(100*looks) + uint64(80*math.Sin(float64(looks+i)/4)+80)
+		}
+		return s
+	}))(t)
+	stop := scrapes.serve(p, p)
+	t.Cleanup(stop)
+	return p.URL()
 }
 
 // showLive shows them on a page.
@@ -146,20 +164,22 @@ func TestABrowserShowsTheState(t *testing.T) {
 	}
 	_, page, _ := get(t, url, "")
 	accessible(t, page, url+"state")
-	screenshots(t, "live", url)
+	uncut(t, page, url+"state")
+	screenshots(t, "live", moving(t), 1050)
 }
 
-// screenshots has the browser make pictures of a page, for who wants to look at them in the folder KHOP_SCREENSHOTS.
-func screenshots(t *testing.T, name, url string) {
+// screenshots has the browser make pictures of a page, so high, for who wants to look at them in the folder
+// KHOP_SCREENSHOTS.
+func screenshots(t *testing.T, name, url string, high int) {
 	t.Helper()
 	dir := os.Getenv("KHOP_SCREENSHOTS")
 	if dir == "" {
 		return
 	}
-	for _, width := range []int{400, 1400} {
+	for _, width := range windowWidths {
 		for _, dark := range []string{"", "dark"} {
 			args := []string{fmt.Sprintf("--screenshot=%s/%s-%d%s.png", dir, name, width, dark),
-				fmt.Sprintf("--window-size=%d,1500", width)}
+				fmt.Sprintf("--window-size=%d,%d", width, high), "--hide-scrollbars", "--virtual-time-budget=60000"}
 			if dark != "" {
 				args = append(args, "--blink-settings=preferredColorScheme=0")
 			}

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"os"
 	"strconv"
 
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/loader"
@@ -78,8 +80,8 @@ type loading struct {
 	*loader.Loader
 }
 
-// open opens the dataset and a loader of it. planned, if not nil, is told what memory the loader will need before it
-// takes any.
+// open opens the dataset and a loader of it. planned, if not nil, receives the memory that the loader will need, before
+// it takes any.
 func (f *loadFlags) open(env *environment, planned func(loader.Estimate)) (*loading, error) {
 	ds, err := f.openForLoaders(env, f.Dataset)
 	if err != nil {
@@ -89,9 +91,9 @@ func (f *loadFlags) open(env *environment, planned func(loader.Estimate)) (*load
 	if err != nil {
 		return nil, errors.Join(err, ds.Close())
 	}
-	var why string
-	opt.Device.Name, why = loader.ChooseDevice(opt)
-	env.note("%s: %s", opt.Device.Name, why)
+	name, why := loader.ChooseDevice(opt)
+	noteUnused(env, opt, name, why)
+	opt.Device.Name = name
 	if planned != nil {
 		memory, err := loader.Plan(env.ctx, ds, opt)
 		if err != nil {
@@ -108,6 +110,19 @@ func (f *loadFlags) open(env *environment, planned func(loader.Estimate)) (*load
 		return nil, errors.Join(err, ds.Close())
 	}
 	return &loading{ds, ld}, nil
+}
+
+// gpus has an entry for each GPU that the system's driver knows.
+var gpus = "/proc/driver/nvidia/gpus"
+
+// noteUnused says why a GPU that is here does not make the batches, unless a device is asked for.
+func noteUnused(env *environment, asked loader.Options, name, why string) {
+	if asked.EnsureDefaults().Device.Name != "auto" || name != "cpu" {
+		return
+	}
+	if known, _ := os.ReadDir(gpus); device.Count() > 0 || len(known) > 0 {
+		env.note("%s: %s", name, why)
+	}
 }
 
 // warnings hands what loaders warn of on as notes.

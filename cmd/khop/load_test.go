@@ -295,21 +295,30 @@ func TestBenchSaysWhatMeasuringCopyingTakes(t *testing.T) {
 		notes)
 }
 
-// The first line of a run says where batches are made, and why.
-func TestARunBeginsWithItsDevice(t *testing.T) {
-	data := small(t)
-	why := "cpu: no CUDA device: " + device.Reason()
+// Only where a GPU is here and makes no batches, though no device is named, does a line say why.
+func TestARunSaysWhyAGPUDoesNothing(t *testing.T) {
+	data, none, here := small(t), t.TempDir(), t.TempDir()
+	expect.OK(t, os.Mkdir(filepath.Join(here, "0000:01:00.0"), 0o755))
+	defer func(was string) { gpus = was }(gpus)
+	why := "khop: cpu: no CUDA device: " + device.Reason() + "\n"
+	full := "khop: cpu: the sampler sampling.Full runs on the CPU alone\n"
 	if device.Count() > 0 {
-		why = "cuda:0: the first CUDA device"
+		none, why = here, ""
 	}
-	for _, c := range []struct{ args, want string }{
-		{"sample", why},
-		{"sample --device cpu", "cpu: it was asked for"},
-		{"sample --sampler full", "cpu: the sampler sampling.Full runs on the CPU alone"},
-		{"bench --no-memcpy --warmup 0", why},
+	for _, c := range []struct{ args, gpus, want string }{
+		{"sample", none, ""},
+		{"sample", here, why},
+		{"sample --device cpu", here, ""},
+		{"sample --sampler full", here, full},
+		{"sample --sampler full --device cpu", here, ""},
+		{"bench --no-memcpy --warmup 0", none, ""},
+		{"bench --no-memcpy --warmup 0", here, why},
 	} {
+		gpus = c.gpus
 		args := append(strings.Fields(c.args), data, "--batches", "1", "--json")
-		if _, text, code := khop(t, args...); code != exitDone || !strings.HasPrefix(text, "khop: "+c.want+"\n") {
+		_, text, code := khop(t, args...)
+		said := strings.HasPrefix(text, "khop: cpu: ")
+		if code != exitDone || said != (c.want != "") || !strings.HasPrefix(text, c.want) {
 			t.Errorf("%s: status %d, %q, want %s", c.args, code, text, c.want)
 		}
 	}

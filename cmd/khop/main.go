@@ -86,7 +86,7 @@ type environment struct {
 	ctx            context.Context
 	stdout, stderr io.Writer
 	terminal       bool // stderr is a terminal: progress is shown
-	values         bool // errors are told as values
+	values         bool // errors are written as JSON
 	memory         memoryLimit
 }
 
@@ -229,7 +229,7 @@ func (c *commands) of(line []string) (all []kong.Option) {
 // others: different paths would then name the same file.
 func takeBytes(ctx *kong.DecodeContext, target reflect.Value) error {
 	token, err := ctx.Scan.PopValue("string")
-	if err != nil || token.IsEOL() { // what is missing is reported elsewhere
+	if err != nil || token.IsEOL() { // missing values are reported elsewhere
 		return err
 	}
 	target.SetString(token.String())
@@ -244,7 +244,7 @@ func takePath(ctx *kong.DecodeContext, target reflect.Value) error {
 }
 
 // expandPath returns a path from the root, in which "~/" leads to the user's folder. "-" is standard output or input,
-// and an empty path is none. An address of a store stays what it is.
+// and an empty path stays empty. An address of a store stays what it is.
 func expandPath(path string) string {
 	if path == "" || path == "-" || ranges.Is(path) {
 		return path

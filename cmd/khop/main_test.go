@@ -91,7 +91,7 @@ func object(t *testing.T, args ...string) map[string]any {
 	return v
 }
 
-// theGenerated is the files of graphs by what khop generate is told: each is made once for all tests.
+// theGenerated is the files of graphs by the arguments of khop generate: each is made once for all tests.
 var theGenerated = map[string]fstest.MapFS{}
 
 // generated writes a graph, which is the test's own, to a path. The words are the kind and flags of khop generate.
@@ -210,9 +210,14 @@ func TestDoctor(t *testing.T) {
 func TestDemoShowsItsWork(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "demo.khop")
 	out := must(t, "demo", dir, "--nodes", "3000")
-	expect.That(t, strings.Contains(out, " Next:\n  "), "the next commands have no lines of their own:\n%s", out)
-	for _, word := range []string{dir, "checked", "will need", "if every", "epoch 0", "epoch 1", "batches/s", "memory",
-		"took", "trained   sage, 3 epochs", "test accuracy 0.9"} {
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	expect.That(t, len(lines) <= 25, "%d lines are more than a newcomer reads:\n%s", len(lines), out)
+	for _, line := range lines {
+		expect.That(t, len(line) <= 100 || strings.Contains(line, dir), "%d columns: %s", len(line), line)
+	}
+	for _, word := range []string{dir, "\nmade ", "\nchecked ", "\nloaded ", "epoch 0", "epoch 1", "batches a second",
+		"expected", "taken", "\ntrained   GraphSAGE, 3 epochs", "right for 9", "(by chance: 12.5 %)", "\nNext:\n",
+		" bench " + dir + "\n", " train " + dir, " convert "} {
 		expect.That(t, strings.Contains(out, word), "no %q in:\n%s", word, out)
 	}
 	must(t, "check", dir)

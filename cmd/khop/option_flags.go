@@ -30,7 +30,7 @@ type optionFlags struct {
 
 	door    string
 	chosen  chosen
-	placed  bool           // rank or world size is said
+	placed  bool           // rank or world size is given
 	loader  loader.Options // as said, with Sampler, but without Seeds
 	server  server.Options // of khop serve
 	sampler sampling.Sampler
@@ -100,7 +100,7 @@ func (f *optionFlags) all() []option.Option {
 	return all
 }
 
-// take sets the options as they were said.
+// take sets the options as given.
 func (f *optionFlags) take(line *kong.Context) error { return f.set(saidOn(line)) }
 
 // set sets the options.

@@ -75,7 +75,7 @@ func execute(line *kong.Context, env *environment) error {
 	return command.Run(env)
 }
 
-// complete returns the words that may stand where a line ends, as a shell has it: commands, flags, values of either.
+// complete returns the words that may end a line of a shell: commands, flags, values of either.
 func complete(parser *kong.Kong, line string) (words []string) {
 	all := strings.Fields(line)
 	if line == "" || strings.HasSuffix(line, " ") {

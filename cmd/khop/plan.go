@@ -19,7 +19,7 @@ import (
 type planCmd struct {
 	loadFlags `embed:""`
 
-	plotFlags `embed:"" set:"plot_of=seconds per epoch by cache size"`
+	plotFlags `embed:"" set:"plot_of=seconds and rows missed of an epoch, by size of the cache"`
 
 	PriceGB       float64 `name:"price-gb" default:"0" help:"Price of a gigabyte that comes from elsewhere."`
 	PriceRequests float64 `default:"0.4" help:"Price of a million requests to the dataset's store."`
@@ -72,7 +72,7 @@ func (c *planCmd) Run(env *environment) (err error) {
 	}
 	r := planResult{Outlook: o}
 	if o.Topology != nil {
-		opt.Residence, opt.Device.Name, opt.Hooks.Progress = loader.Disk, "cpu", nil // as LookOut has them
+		opt.Residence, opt.Device.Name, opt.Hooks.Progress = loader.Disk, "cpu", nil // as in LookOut
 		e, err := loader.Plan(env.ctx, ds, opt)
 		if r.tooMuch = err; err != nil && !errors.Is(err, loader.ErrMemory) {
 			return err

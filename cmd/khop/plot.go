@@ -18,8 +18,8 @@ func (f plotFlags) output(read ...string) wholefile.Output {
 	return plot.File(f.Plot, f.Force, orForce, read...)
 }
 
-// openDataset opens a dataset, unless the plot of it, or another file, could not be written, which is said before long
-// work.
+// openDataset opens a dataset, unless the plot of it, or another file, could not be written, which is reported before
+// long work.
 func (f plotFlags) openDataset(env *environment, from *tagFlags, dataset string, written ...string) (*formats.Dataset,
 	error) {
 	var err error

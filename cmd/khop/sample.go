@@ -95,7 +95,7 @@ func (c *sampleCmd) Run(env *environment) (err error) {
 	return nil
 }
 
-// findRank takes the rank that a launcher has put into the environment, where none is said.
+// findRank takes the rank that a launcher has put into the environment, if none is given.
 func (c *sampleCmd) findRank(env *environment) error {
 	if c.placed {
 		return nil

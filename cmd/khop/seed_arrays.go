@@ -287,7 +287,7 @@ func (r *edgeArrays) values(n int) (labels, times []int64, err error) {
 	return labels, times, nil
 }
 
-// read reads the array, which has so many dimensions.
+// read reads the array, which has rank dimensions.
 func (a *npyArray) read(key, part string, rank int) (*convert.Integers, error) {
 	if a == nil || (a.FD == nil) == (a.Path == "") {
 		return nil, seedArrayErrorf(key, part, "an array is a path or an fd, one of both")

@@ -101,8 +101,9 @@ func inFile(path string, err error) error {
 // linesAtATime is for how many lines eachLine counts memory at a time.
 const linesAtATime = 1 << 12
 
-// eachLine calls f for the lines that hold something besides a comment, trimmed, and numbers the line of an error. What
-// f appends to lists is counted until the end: so many bytes a line, and half as much again while lists grow.
+// eachLine calls f for the lines that hold something besides a comment, trimmed, and numbers the line of an error. The
+// memory that f appends to lists is counted until the end: this number of bytes a line, and half as much again while
+// lists grow.
 func eachLine(r io.Reader, memory *pinned.Ledger, bytes int64, f func(text string) error) error {
 	lines := bufio.NewScanner(r)
 	number, taken := 0, int64(0)
@@ -139,7 +140,7 @@ func checkNode(id int64, nt *graph.NodeType) error {
 	return nil
 }
 
-// errSeedFile is returned for a list of seeds that is none.
+// errSeedFile is returned for an invalid list of seeds.
 var errSeedFile = errors.New("not a list of seeds")
 
 // readSeeds reads one node a line: its id, or on graphs with several node types "TYPE ID". Empty lines and what follows

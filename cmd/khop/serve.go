@@ -42,7 +42,7 @@ type serveReady struct {
 	Protocol   int    `json:"protocol"`
 	Device     string `json:"device"` // where batches of rank 0 are made
 	Why        string `json:"device_reason"`
-	// Options are those of the loader as they were said, as a configuration that --config reads.
+	// Options are the loader's options as given, as a configuration that --config reads.
 	Options json.RawMessage `json:"options"`
 }
 
@@ -125,12 +125,13 @@ func (c *serveCmd) ready(env *environment, s *server.Server, metrics, page strin
 		Protocol: shm.Version, Device: o.Loader.Device.Name, Why: s.DeviceReason(),
 		Options: json.RawMessage(c.said().String()),
 	}
+	noteUnused(env, c.said(), r.Device, r.Why)
 	if c.JSON {
 		return env.printJSON(r)
 	}
 	_, err := fmt.Fprintf(env.stdout,
-		"serving %s at %s: %s batches an epoch and rank, %d ranks, %d seeds a batch; %s: %s\n", r.Dataset, r.Socket,
-		humanize.Comma(int64(r.Batches)), r.Ranks, o.Loader.BatchSize, r.Device, r.Why)
+		"serving %s at %s: %s batches an epoch and rank, %d ranks, %d seeds a batch; made on %s\n", r.Dataset, r.Socket,
+		humanize.Comma(int64(r.Batches)), r.Ranks, o.Loader.BatchSize, r.Device)
 	if err == nil && metrics != "" {
 		_, err = fmt.Fprintf(env.stdout, "metrics at http://%s/metrics\n", metrics)
 	}

@@ -233,6 +233,19 @@ func TestServeMetrics(t *testing.T) {
 	}
 }
 
+// A line says where batches are made, not why no other device makes them.
+func TestServeSaysWhereItMakesBatches(t *testing.T) {
+	cmd := process(t, program(t), "serve", small(t), "--socket", socketPath(t), "--device", "cpu")
+	out := expect.Must(cmd.StdoutPipe())(t)
+	expect.OK(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	line := expect.Must(bufio.NewReader(out).ReadString('\n'))(t)
+	expect.That(t, strings.HasSuffix(line, " seeds a batch; made on cpu\n"), "%q", line)
+}
+
 func TestServeRefusesPlainly(t *testing.T) {
 	data, open := small(t), filepath.Dir(filepath.Dir(socketPath(t)))
 	expect.OK(t, os.Chmod(open, 0o755))

@@ -73,7 +73,7 @@ func (limits scraping) serve(l net.Listener, handler http.Handler) (stop func())
 	}
 }
 
-// crowd is a listener with so many connections at most. The one that has been open longest gives way to a new one, so
+// crowd is a listener with a limit of connections. The one that has been open longest gives way to a new one, so
 // nobody waits for those who do not finish what they say, or read nothing.
 type crowd struct {
 	net.Listener

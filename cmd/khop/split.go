@@ -41,6 +41,7 @@ func (c *splitCmd) Run(env *environment) error {
 		if res.NoLabel > 0 {
 			env.note("note: %s nodes whose label is below 0 are in no split", humanize.Comma(res.NoLabel))
 		}
+		c.noteReverses(env, res)
 		text := fmt.Sprintf("%s: of %s %s", r.Dataset, humanize.Comma(res.Items), what)
 		for i, n := range res.Counts[0] {
 			text += fmt.Sprintf(", %s %s", humanize.Comma(n), c.opt.Names[i])
@@ -49,4 +50,18 @@ func (c *splitCmd) Run(env *environment) error {
 			english.Plural(len(res.Counts), "time", ""), durationText(took))
 		return err
 	})
+}
+
+// noteReverses says which edges go with the links that they reverse, and which do not.
+func (c *splitCmd) noteReverses(env *environment, res *convert.SplitResult) {
+	for _, r := range res.Reverses {
+		env.note("note: edges %q reverse the links, and go with them", r)
+	}
+	for _, b := range res.Back {
+		env.note("note: %d of %d edges %q reverse a link, and every split follows them: --reverse %s keeps both together",
+			b.Edges, b.Of, b.Type, b.Type)
+	}
+	if res.Both && !c.opt.Undirected {
+		env.note("note: both directions of each link are stored, and in the same split: --undirected takes one of them")
+	}
 }

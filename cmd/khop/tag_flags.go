@@ -22,7 +22,8 @@ import (
 
 // tagFlags are flags that are made from the tags of structs of options, each by the name that it has there. kong takes
 // them as fields of a struct that reflect makes, and has no say in the structs of options themselves: samplers share
-// options, which kong would not allow, and what is not said must be told from what is said to be the default.
+// options, which kong would not allow, and an option that was not given must differ from one that was given its
+// default.
 type tagFlags struct {
 	kong.Plugins
 
@@ -31,7 +32,7 @@ type tagFlags struct {
 	elsewhere formats.Elsewhere // as said; of commands that read datasets or sources
 }
 
-// flagsOf are flags of the options of a struct. When a command runs, opt has them as they were said.
+// flagsOf are flags of the options of a struct. When a command runs, opt has them as given.
 type flagsOf[T any] struct {
 	tagFlags
 
@@ -45,7 +46,7 @@ func (f *flagsOf[T]) declare(door string) []option.Option {
 	})
 }
 
-// take sets the options as they were said.
+// take sets the options as given.
 func (f *flagsOf[T]) take(line *kong.Context) error {
 	said := saidOn(line)
 	if err := f.setElsewhere(said); err != nil {
@@ -165,7 +166,7 @@ func flagField(o *option.Option, group string) reflect.StructField {
 	return flagOf(o.Name, append(tags, "type", string(of))...)
 }
 
-// flagOf is a flag that holds what is said of it.
+// flagOf is a flag that holds its given value.
 func flagOf(name string, tags ...string) reflect.StructField {
 	text := "name:" + strconv.Quote(name)
 	for i := 0; i < len(tags); i += 2 {
@@ -197,7 +198,7 @@ func spokenMappers() (all []kong.Option) {
 // IsBool says that the flag needs no value. kong calls it.
 func (s spoken) IsBool() bool { return s == spokenBool }
 
-// Decode takes what is said. kong calls it.
+// Decode takes the given value. kong calls it.
 func (s spoken) Decode(line *kong.DecodeContext, to reflect.Value) error {
 	if s.IsBool() && line.Scan.Peek().Type != kong.FlagValueToken {
 		to.Set(reflect.ValueOf("true"))

@@ -227,8 +227,8 @@ int32_t khop_feed_put(khop_feed *feed, const void *message, uint32_t size);
 
 /*
  * Copies the message at a place, 0 for the first, to room, which has KHOP_MESSAGE bytes. Returns its length, and at
- * *next the place of the message after it; 0 where it is not there yet, -1 where it will not come, -2 for a place that
- * is none. To ask for a message gives up those before it: who asks for the same again gets the same. One thread at a
+ * *next the place of the message after it; 0 where it is not there yet, -1 where it will not come, -2 for an invalid
+ * place. To ask for a message gives up those before it: who asks for the same again gets the same. One thread at a
  * time.
  *
  * Where a BATCH says that it is, it stays the consumer's until it returns the slot, or until it gives back the segment
@@ -240,7 +240,7 @@ int32_t khop_feed_take(khop_feed *feed, uint64_t at, void *room, uint64_t *next)
  * Arrays of a batch in other forms. These functions do not enter Go's runtime either, and keep nothing.
  *
  * khop_ends_*: the sources and targets of a block's edges, of which indptr has destinations + 1 entries and indices
- * edges. KHOP_ARGUMENT where indptr does not divide so many edges; then sources and targets have anything.
+ * edges. KHOP_ARGUMENT where indptr does not ascend to this number of edges; then sources and targets are undefined.
  */
 int32_t khop_ends_32(const int32_t *indptr, const int32_t *indices, int64_t destinations, int64_t edges,
                      int32_t *sources, int32_t *targets);
@@ -251,7 +251,8 @@ int32_t khop_ends_64(const int64_t *indptr, const int64_t *indices, int64_t dest
 
 /*
  * Year, month (from 0), day (from 0), weekday (0 is Monday), hour, minute and second of times in seconds since 1970,
- * UTC: rows of so many columns, seven numbers each, rows in out so many numbers apart. All are -1 for INT64_MIN.
+ * UTC: rows of this number of columns, seven numbers each. The rows in out are step numbers apart. All are -1 for
+ * INT64_MIN.
  */
 void khop_calendar(const int64_t *seconds, int64_t rows, int64_t columns, int64_t *out, int64_t step);
 
@@ -288,12 +289,12 @@ int32_t khop_loader_segment(khop_handle loader, uint32_t number, khop_handle *se
  * memory is taken beyond theirs. The caller closes *sampler. */
 int32_t khop_sampler_open(char *config, int32_t quiet, khop_handle *sampler, khop_error *error);
 
-/* KHOP_OK when the sampler is open, KHOP_AGAIN where it is not after so many milliseconds, and what was wrong where it
+/* KHOP_OK when the sampler is open, KHOP_AGAIN where it is not after this number of milliseconds, and an error where it
  * could not be opened: then error->text is an object of JSON. */
 int32_t khop_sampler_ready(khop_handle sampler, int32_t milliseconds, khop_error *error);
 
 /* Says what the sampler is, which arrays its answers have, in order, and what it has done so far: an object of JSON. It
- * is written to room, of so many bytes, where that suffices; *size is how many it has. */
+ * is written to room, if its bytes suffice; *size is how many the object has. */
 int32_t khop_sampler_about(khop_handle sampler, void *room, uint64_t bytes, uint64_t *size, khop_error *error);
 
 /* Nodes of one type, by its place in node_types: ids, and times, which may be NULL. */
@@ -337,20 +338,20 @@ int32_t khop_sampler_sample(khop_handle sampler, khop_request *request, khop_han
 int32_t khop_unified_open(void *base, int64_t rows, int64_t row_bytes, khop_handle *column, khop_error *error);
 
 /* The same of a column of a dataset's nodes, which is mapped and may be read at *address until *column is closed.
- * node_type may be empty where there is one. What the column is goes to room, of so many bytes: an object of JSON with
- * a zero at its end, with dtype and shape. */
+ * node_type may be empty where there is one. room, of this number of bytes, gets an object of JSON with dtype and
+ * shape, and a zero at its end. */
 int32_t khop_unified_column(char *dataset, char *node_type, char *name, khop_handle *column, uint64_t *address,
                             void *room, uint64_t bytes, khop_error *error);
 
-/* Copies row ids[i] to row i of out, on the host, in up to so many threads; ids have 4 or 8 bytes. KHOP_ARGUMENT for
- * one that is no row, with its place: then what out holds is undefined. */
+/* Copies row ids[i] to row i of out, on the host, in up to this number of threads; ids have 4 or 8 bytes. KHOP_ARGUMENT
+ * for one that is not a row, with its place: then the contents of out are undefined. */
 int32_t khop_unified_gather(khop_handle column, void *ids, int64_t count, int32_t id_bytes, void *out, int32_t threads,
                             khop_error *error);
 
 /* Puts the same on a stream of a device, a CUstream of its primary context as a number: ids and out are memory that the
  * device addresses. It waits for nothing, but for the first call with a device, which page-locks the array in place (or
  * copies it, where the system does not let it). The library must be built for devices (docs/gpu.md); without one it is
- * KHOP_FAILED. An id that is no row is told by a later call, KHOP_ARGUMENT: its row of out is not written. */
+ * KHOP_FAILED. A later call reports an id that is no row, by KHOP_ARGUMENT; its row of out is not written. */
 int32_t khop_unified_enqueue(khop_handle column, int32_t device, uint64_t stream, void *ids, int64_t count,
                              int32_t id_bytes, void *out, khop_error *error);
 

@@ -27,7 +27,7 @@ var workers struct {
 	pool *sparse.Pool
 }
 
-// withPool calls f, an operation, with a pool of so many threads; 0 is all.
+// withPool calls f, an operation, with a pool of this number of threads; 0 means all.
 func withPool(threads C.int32_t, f func(*sparse.Pool) error) error {
 	operations.Add(1)
 	if threads < 0 {

@@ -71,7 +71,7 @@ func khop_sparse_placed(p *C.khop_placed, e *C.khop_error) C.int32_t {
 	})
 }
 
-// arrays makes tensors of a device of a caller's arrays, up to the first that is none.
+// arrays makes device tensors of a caller's arrays. It stops at the first nil.
 type arrays struct{ err error }
 
 func (a *arrays) of(t unified.Tensor, err error) unified.Tensor {

@@ -72,7 +72,7 @@ func (r *reached) open(ordinal int, column unified.Tensor) (err error) {
 	return err
 }
 
-// Close gives back what the device was told.
+// Close undoes what was registered with the device.
 func (r *reached) Close() error {
 	var errs []error
 	if r.store != nil {

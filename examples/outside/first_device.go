@@ -116,7 +116,7 @@ func (w *deviceWorker) claim(out *graph.Sample, n, k int64) (positions device.Ad
 // Finish implements sampling.DeviceWorker.
 func (w *deviceWorker) Finish(out *graph.Sample) (replay bool, err error) {
 	if w.out == nil || w.out != out {
-		return false, fmt.Errorf("%w: no such batch is in hand", sampling.ErrOptions)
+		return false, fmt.Errorf("%w: the batch was not enqueued here", sampling.ErrOptions)
 	}
 	w.out = nil
 	seeds, nodes, edges := w.cells[0], w.cells[1], w.cells[2]

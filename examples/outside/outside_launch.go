@@ -3,13 +3,12 @@
 package outside
 
 import (
-	_ "embed"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
 )
 
-// deviceFirst is First of outside.cu, laid out as the device has it.
+// deviceFirst is First of outside.cu, laid out as on the device.
 type deviceFirst struct {
 	indptr, indices, seeds                                                device.Address
 	numSeeds, k                                                           int64
@@ -24,7 +23,7 @@ func _(x deviceFirst) {
 		(unsafe.Sizeof(x)^96)]
 }
 
-// deviceExpand is Expand of outside.cu, laid out as the device has it.
+// deviceExpand is Expand of outside.cu, laid out as on the device.
 type deviceExpand struct {
 	codes, scales device.Address
 	width         int64
@@ -38,9 +37,6 @@ func _(x deviceExpand) {
 		(unsafe.Offsetof(x.ids)^24)|(unsafe.Offsetof(x.numIds)^32)|(unsafe.Offsetof(x.out)^40)|(unsafe.Sizeof(x)^48)]
 }
 
-//go:embed outside.ptx
-var outsidePTX []byte
-
 // outsideKernels are the kernels of outside.cu, loaded on one device. They are safe for concurrent use.
 type outsideKernels struct {
 	*device.Module
@@ -51,7 +47,7 @@ type outsideKernels struct {
 // loadOutsideKernels loads them. Close them before the device.
 func loadOutsideKernels(on *device.Device) (*outsideKernels, error) {
 	k, err := &outsideKernels{}, error(nil)
-	k.Module, err = on.LoadKernels(outsidePTX, map[string]**device.Kernel{
+	k.Module, err = on.LoadPacked(kernelsPack, "outside.ptx", map[string]**device.Kernel{
 		"outside_first":  &k.outsideFirst.Kernel,
 		"outside_expand": &k.outsideExpand.Kernel,
 	})

@@ -62,7 +62,7 @@ type AddOptions struct {
 	// Elsewhere says where a dataset that has an address is kept meanwhile.
 	Elsewhere formats.Elsewhere `json:"-"`
 	Progress  formats.Progress
-	// Log, if set, is told what a person should know of it, a line at a time.
+	// Log, if set, receives what a person should know of it, a line at a time.
 	Log func(line string)
 }
 
@@ -112,9 +112,9 @@ type addition struct {
 	again  bool                                   // a column of the dataset that is stored as another type
 }
 
-// Add adds columns, splits and rows of tables to the dataset at dir, which may be an address. The arrays that it has
-// are not written again (formats.Extend), but those of tables that get rows, and the structure of the edges. It returns
-// the schema. Errors: *formats.Error with the file; ErrOptions; formats.ErrExist for names that are there; those of
+// Add adds columns, splits and rows of tables to the dataset at dir, which may be an address. Existing arrays are not
+// written again (formats.Extend), except those of tables that get rows, and the structure of the edges. It returns the
+// schema. Errors: *formats.Error with the file; ErrOptions; formats.ErrExist for names that are there; those of
 // formats.Extend. After an error the dataset is as it was.
 func Add(ctx context.Context, dir string, opt AddOptions) (_ *graph.Schema, err error) {
 	if ranges.Is(dir) {
@@ -350,7 +350,7 @@ func (x *addition) embeds(ds *formats.Dataset) []byte {
 	return fmt.Appendf(nil, `[{"name":%s,"kind":"embedding","width":%d,"missing":0}]`, quoted(text), x.header.Shape[1])
 }
 
-// quoted returns a text as JSON has it.
+// quoted returns a text as a JSON string.
 func quoted(text string) []byte {
 	b, _ := json.Marshal(text) // texts can always be written
 	return b

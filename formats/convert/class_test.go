@@ -22,7 +22,7 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// knowledge is a knowledge graph of so many relations, with a split of links that has some of them.
+// knowledge is a knowledge graph of this number of relations, with a split of links that has some of them.
 func knowledge(t *testing.T, relations int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -214,7 +214,7 @@ func cutShort(t *testing.T, path string) string {
 	return path
 }
 
-// refusing takes so many bytes, and then none.
+// refusing takes this number of bytes, and then refuses.
 type refusing struct{ left int }
 
 var errRefused = errors.New("refused")

@@ -12,7 +12,7 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// commitColumns writes what is left, the columns of nodes, and commits.
+// commitColumns writes the remaining arrays, the columns of nodes, and commits.
 func (c *conversion) commitColumns(ctx context.Context, w *formats.Writer, s *graph.Schema) error {
 	if err := c.writeColumns(ctx, w, s); err != nil {
 		return err

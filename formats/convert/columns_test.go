@@ -18,7 +18,7 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// TestColumnsThatLieTogetherAreWrittenTogether has 70 columns of a table, of which so many are written at a time as a
+// TestColumnsThatLieTogetherAreWrittenTogether has 70 columns of a table, of which as many are written at a time as a
 // quarter of the memory allows, and one that lies elsewhere among them.
 func TestColumnsThatLieTogetherAreWrittenTogether(t *testing.T) {
 	row := func(number int) []byte { return []byte{byte(number), byte(number >> 8), 1, 2, 3, 4, 5, 6} }

@@ -26,7 +26,7 @@ import (
 // ErrOptions is returned for options that make no sense, or none for the source at hand.
 var ErrOptions = source.ErrOptions
 
-// ErrStrict is returned where Options.Strict refuses a guess.
+// ErrStrict is returned if Options.Strict refuses a guess.
 var ErrStrict = errors.New("the dataset would not be what the source holds")
 
 // ErrUnknown is returned for a source of no known kind.
@@ -131,7 +131,7 @@ type Options struct {
 	Progress formats.Progress `json:"-"`
 	// Spell says how notes name options, such as "--ids"; nil: by their fields. Errors name them by fields.
 	Spell func(option, field string) string `json:"-"`
-	// Log, if set, is told what is understood and what is about to happen, a line at a time.
+	// Log, if set, receives what was understood of the source and what will happen, a line at a time.
 	Log func(line string) `json:"-"`
 
 	shared bool   // others may be writing the same dataset
@@ -291,7 +291,7 @@ func (c *conversion) read(ctx context.Context, t *source.Tree) (err error) {
 	return nil
 }
 
-// request is what a reader is asked for, where tables beside the source have so many rows.
+// request is what a reader is asked for. nodes is the number of rows that tables beside the source have.
 func (c *conversion) request(nodes int64) *source.Request {
 	return &source.Request{Budget: &c.budget, Progress: c.opt.Progress, Nodes: nodes,
 		Columns: c.opt.Columns, IDs: c.opt.IDs, RelationsAsTypes: c.opt.RelationsAsTypes, Skips: &c.skips,
@@ -467,7 +467,7 @@ func (c *conversion) judge(s *graph.Schema, o *order) (*Result, error) {
 	return res, c.strict(c.graph.Notes)
 }
 
-// strict refuses changes that no option asks for, where there is to be none.
+// strict refuses changes that no option asks for, with Strict.
 func (c *conversion) strict(notes []source.Note) error {
 	var list []error
 	for _, n := range notes {
@@ -538,8 +538,8 @@ func (c *conversion) finish(res *Result, o *order, s *graph.Schema) {
 	res.Notes = append(res.Notes, c.spell(append(c.graph.Notes[c.told:], o.notes()...))...)
 	res.MemoryPeak, res.TempPeak = c.ledger.Peak(), c.budget.DiskPeak()
 	res.TempWritten, res.TempRead = c.budget.Traffic()
-	for _, n := range res.Notes {
-		c.opt.Log("note: " + n.Text)
+	for _, line := range source.Lines(res.Notes) {
+		c.opt.Log("note: " + line)
 	}
 }
 

@@ -140,8 +140,8 @@ func (t *target) beside() string {
 	return ""
 }
 
-// addElsewhere is Add for a dataset that has an address: it is brought to the cache, whole, a folder of links to what
-// is there gets what is added, and what is new is written.
+// addElsewhere is Add for a dataset that has an address: the whole dataset is brought to the cache, the addition goes
+// to a folder of links to the cached files, and the new files are uploaded.
 func addElsewhere(ctx context.Context, dataset string, opt AddOptions) (schema *graph.Schema, err error) {
 	if opt.Log == nil {
 		opt.Log = func(string) {}

@@ -72,7 +72,7 @@ type unconverted struct {
 	says      string
 }
 
-// oddConversions have options or tables that make no sense, or a source that is none.
+// oddConversions have options or tables that make no sense, or an invalid source.
 func oddConversions(t *testing.T, good, dataset string) []unconverted {
 	return []unconverted{
 		{"a merge that is none", good, Options{Merge: 9}, nil, "merge 9"},

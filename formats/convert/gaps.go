@@ -16,7 +16,8 @@ type gaps struct {
 	words int64
 }
 
-// newGaps returns one for nodes of which at most so many are there; without a bit for each in memory it finds nothing.
+// newGaps returns gaps for nodes whose number is only a bound. Without memory for a bit for each of them it finds
+// nothing.
 func (c *conversion) newGaps(nodes []source.NodeType) *gaps {
 	g := &gaps{c: c, seen: make([][]uint64, len(nodes))}
 	for _, n := range nodes {

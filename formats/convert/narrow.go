@@ -68,8 +68,8 @@ func (c *conversion) hasColumn(name string) bool {
 	return false
 }
 
-// narrower returns what a column becomes that is to be stored as a type; not ok where that makes its rows no smaller.
-// Rows whose elements are told one by one, as those of a database, are not coded: new rows could not follow.
+// narrower returns the narrowed column; ok is false where its rows are no smaller. Rows whose elements have kinds of
+// their own, as those of a database, are not coded: new rows could not follow.
 func (c *conversion) narrower(col source.Column, name string) (as graph.Column, ok bool) {
 	if name == "" || len(col.Shape) == 0 || !col.DType.IsFloat() {
 		return as, false

@@ -22,8 +22,8 @@ func (r *ranks) of(draw uint64) int {
 	return len(r.last)
 }
 
-// rank finds the draws at which n items, which each yields twice, are cut behind so many of them. It keeps a 65,536th
-// of the draws in memory for each cut. Items of equal draws are in one stretch.
+// rank finds the draws at which n items, which each yields twice, are cut behind the numbers of items in cuts. It keeps
+// a 65,536th of the draws in memory for each cut. Items of equal draws are in one stretch.
 func rank(cuts []int64, n int64, l *pinned.Ledger, each func(func(draw uint64) error) error) (ranks, error) {
 	const bins = 1 << 16
 	r := ranks{cuts: cuts, last: make([]uint64, len(cuts))}

@@ -44,7 +44,7 @@ const (
 	ByCommunity
 )
 
-// Heat scores nodes by how often batches ask for their rows. indptr and indices are the in-edges of each node; seeds
+// Heat scores nodes by how often batches need their rows. indptr and indices are the in-edges of each node; seeds
 // are the nodes of the split train, or all nodes.
 type Heat func(ctx context.Context, indptr []int64, indices unified.Tensor, seeds []int64) ([]float64, error)
 
@@ -73,7 +73,7 @@ func (m *numbering) Close() error {
 	return nil
 }
 
-// take counts memory that is needed for so many bytes of n nodes, until the function is called that it returns.
+// take counts memory for each bytes of n nodes, until the function that it returns is called.
 func (m *numbering) take(each, n int64) (give func(), err error) {
 	if err := m.ledger.Take(pinned.Sources, each*n); err != nil {
 		return nil, fmt.Errorf("number %d nodes anew: %w", n, err)

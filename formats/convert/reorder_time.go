@@ -57,8 +57,8 @@ func (c *conversion) byTimes(ctx context.Context, m *numbering) error {
 
 func isTime(c *graph.Column) bool { return len(c.Shape) == 0 && c.DType == unified.Int64 }
 
-// byTimesOf numbers the nodes of a type by their times, equal ones as listed. Where nobody asked for it, and there is
-// not the memory, it leaves them as they are.
+// byTimesOf numbers the nodes of a type by their times, equal ones as listed. Where that is the default, and memory
+// does not suffice, it leaves them as they are.
 func (c *conversion) byTimesOf(ctx context.Context, m *numbering, t int, times *source.Column) error {
 	n, asked := &c.graph.Nodes[t], c.opt.Reorder == ByNodeTime
 	if err := c.mayRenumber(t); err != nil {

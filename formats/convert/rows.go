@@ -36,7 +36,7 @@ const (
 )
 
 // putKeys says in a provenance which columns have the keys of a database's tables. A key that was left out is not
-// named: new rows could not be told from those that are there.
+// named: new rows could not be told from those that are stored.
 func putKeys(provenance map[string]string, nodes []source.NodeType) {
 	keys := map[string]string{}
 	for _, n := range nodes {

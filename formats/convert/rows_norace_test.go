@@ -58,8 +58,9 @@ func (g *grownTable) csv(parts ...int) string {
 	return text
 }
 
-// growTables draws a database whose rows come in so many parts: keys are text, numbers or the numbers of rows, foreign
-// keys name rows of their own part or of one before, or none. Times of a part are later than those before, if in order.
+// growTables draws a database whose rows come in this number of parts: keys are text, numbers or the numbers of rows,
+// foreign keys name rows of their own part or of one before, or none. Times of a part are later than those before, if
+// in order.
 func growTables(r *rand.Rand, parts int) (list []*grownTable) {
 	n := 1 + r.IntN(4)
 	for t := range n {

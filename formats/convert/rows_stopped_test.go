@@ -16,7 +16,7 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 )
 
-// countdown is a context that is cancelled when it has been asked so many times.
+// countdown is a context that is cancelled after it has been asked this number of times.
 type countdown struct {
 	context.Context
 	left int

@@ -29,9 +29,12 @@ type SplitOptions struct {
 	// PerClass nodes of each class are in train, in place of Train.
 	PerClass int `name:"train-per-class" default:"0" range:"0," help:"..."`
 	Splits   int `default:"1" range:"1,1000" help:"Number of splits to draw, with the indexes 0, 1, .."`
-	// Undirected keeps both directions of an edge in one split, which has the one from the smaller id.
-	Undirected bool   `help:"With --links: edges are stored in both directions, which stay together."`
-	Reverse    string `value:"TYPE" help:"With --links: edge type that stores the same edges reversed."`
+	// Undirected takes one link for both directions of an edge, the one from the smaller id. Both ways of a link are in
+	// the same split in any case.
+	Undirected bool `help:"With --links: edges are stored in both directions; take one link for both."`
+	// Reverse is an edge type whose edges lead back along links: both go together, and batches that may not follow one
+	// do not follow the other. Types that have the same edges reversed do so without being named.
+	Reverse string `value:"TYPE" help:"With --links: edge type that stores some of the same edges reversed."`
 	// Disjoint is the share of the links to learn from that training does not follow.
 	Disjoint float64  `default:"0" range:"0,1" help:"With --links: share of train that training does not follow."`
 	Names    []string `default:"train,val,test" value:"NAME" help:"Names of the three splits."`
@@ -48,6 +51,19 @@ type SplitResult struct {
 	NoLabel  int64      `json:"unlabeled"` // nodes that were not, because their label is below 0
 	Counts   [][3]int64 `json:"counts"`    // of train, val and test, by index
 	Replaced int        `json:"replaced"`  // splits and columns that were there
+
+	// Of links: the edge types that go with them because they store the same edges reversed; those that lead back along
+	// some links and do not; and whether all links are stored in both directions.
+	Reverses []string    `json:"reverses"`
+	Back     []BackEdges `json:"back"`
+	Both     bool        `json:"both_directions"`
+}
+
+// BackEdges counts the edges of a type, among Of that were looked at, that reverse a link and yet are followed.
+type BackEdges struct {
+	Type  string `json:"type"`
+	Edges int64  `json:"edges"`
+	Of    int64  `json:"of"`
 }
 
 // Split deals the nodes of a type, or edges as links to predict, into splits at random, as docs/sampling.md ("Dealing
@@ -66,7 +82,8 @@ func Split(ctx context.Context, dir string, opt SplitOptions) (*SplitResult, err
 	if err != nil {
 		return nil, err
 	}
-	d := &dealer{ctx: ctx, opt: &opt, ds: ds, schema: ds.SchemaOf(), res: &SplitResult{}}
+	res := &SplitResult{Reverses: []string{}, Back: []BackEdges{}}
+	d := &dealer{ctx: ctx, opt: &opt, ds: ds, schema: ds.SchemaOf(), res: res}
 	d.ledger.SetLimit(limit.MemoryLimit)
 	err = pinned.Guard(func() error { return d.deal(dir) })
 	if err := errors.Join(err, ds.Close()); err != nil {
@@ -130,6 +147,8 @@ type dealer struct {
 	typ    int
 	key    uint64 // of the type
 	stage  uint64 // of the index at hand
+	// reverse are the edge types that store the same links the other way round, by number.
+	reverse []bool
 }
 
 // Which split an item is in.

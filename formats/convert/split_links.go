@@ -2,6 +2,7 @@ package convert
 
 import (
 	"context"
+	"slices"
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
@@ -33,13 +34,12 @@ func (d *dealer) findEdges() (err error) {
 // dealtLinks are edges of a type by split.
 type dealtLinks struct {
 	*dealer
-	index   int
-	stage   uint64
-	reverse int // edge type; -1: none
-	source  func(edge int64) int64
-	typeOf  func(edge int64) int64
-	ranks   ranks
-	n       [3]int64 // links
+	index  int
+	stage  uint64
+	source func(edge int64) int64
+	typeOf func(edge int64) int64
+	ranks  ranks
+	n      [3]int64 // links
 }
 
 // Stretches of the edges in the order of their draws: links of val and of test, those to learn from, and the rest,
@@ -53,8 +53,7 @@ const (
 
 // links deals edges.
 func (d *dealer) links(index int) (_ dealt, err error) {
-	x := &dealtLinks{dealer: d, index: index, stage: d.stage, reverse: -1,
-		typeOf: func(int64) int64 { return 0 }}
+	x := &dealtLinks{dealer: d, index: index, stage: d.stage, typeOf: func(int64) int64 { return 0 }}
 	g := d.ds.Graph()
 	if x.source, err = unified.Integers(g.Indices()); err != nil {
 		return nil, err
@@ -64,8 +63,10 @@ func (d *dealer) links(index int) (_ dealt, err error) {
 			return nil, err
 		}
 	}
-	if err := x.findReverse(); err != nil {
-		return nil, err
+	if d.reverse == nil {
+		if err := x.findReverse(); err != nil {
+			return nil, err
+		}
 	}
 	links := int64(0)
 	if err := x.eachLink(func(_, _ int64, _ uint64) error { links++; return nil }); err != nil {
@@ -83,19 +84,100 @@ func (d *dealer) links(index int) (_ dealt, err error) {
 	})
 }
 
-// findReverse finds the type of the reverse edges.
-func (x *dealtLinks) findReverse() (err error) {
-	if x.opt.Reverse == "" {
-		return nil
+// findReverse finds the types that store the same links the other way round: the one that is given, and each that has
+// the same edges but for their direction. Of others that lead back it notes how many of their edges reverse a link.
+func (x *dealtLinks) findReverse() error {
+	x.dealer.reverse = make([]bool, len(x.schema.Edges))
+	e := &x.schema.Edges[x.typ]
+	var back []int
+	for r := range x.schema.Edges {
+		if o := &x.schema.Edges[r]; r != x.typ && e.Src == o.Dst && e.Dst == o.Src {
+			back = append(back, r)
+		}
 	}
-	if x.reverse, err = x.ds.Graph().Schema().EdgeTypes()(x.opt.Reverse); err != nil {
-		return option.Errorf(ErrOptions, *x.opt, "Reverse", " %s: %w", x.opt.Reverse, err)
+	if x.opt.Reverse != "" {
+		r, err := x.ds.Graph().Schema().EdgeTypes()(x.opt.Reverse)
+		if err != nil {
+			return option.Errorf(ErrOptions, *x.opt, "Reverse", " %s: %w", x.opt.Reverse, err)
+		}
+		if !slices.Contains(back, r) {
+			return option.Errorf(ErrOptions, *x.opt, "Reverse", ": %v does not lead back as %v leads",
+				&x.schema.Edges[r], e)
+		}
+		x.reverse[r] = true
 	}
-	e, r := &x.schema.Edges[x.typ], &x.schema.Edges[x.reverse]
-	if e.Src != r.Dst || e.Dst != r.Src || x.reverse == x.typ {
-		return option.Errorf(ErrOptions, *x.opt, "Reverse", ": %v does not lead back as %v leads", r, e)
+	sums, both, err := x.pairSums(back)
+	if err != nil {
+		return err
+	}
+	x.res.Both = both
+	for _, r := range back {
+		if x.reverse[r] = x.reverse[r] || sums[r] == sums[x.typ]; x.reverse[r] {
+			x.res.Reverses = append(x.res.Reverses, x.schema.Edges[r].String())
+		} else if n, of := x.reversing(r); n > 0 {
+			x.res.Back = append(x.res.Back, BackEdges{x.schema.Edges[r].String(), n, of})
+		}
 	}
 	return nil
+}
+
+// pairSums sums up hashes of the ends of all links, and of the reverses of edges of other types: equal sums are of the
+// same edges, whatever their order, but for a chance of 2^-128. both reports whether all links are stored in both
+// directions.
+func (x *dealtLinks) pairSums(back []int) (sums map[int][3]uint64, both bool, err error) {
+	sums = map[int][3]uint64{}
+	var one, other [3]uint64
+	err = x.eachEdge(func(e, u, v int64) error {
+		t := int(x.typeOf(e))
+		switch {
+		case t == x.typ:
+			one = plusPair(one, u, v)
+			if x.between() {
+				other = plusPair(other, v, u)
+			}
+		case slices.Contains(back, t):
+			sums[t] = plusPair(sums[t], v, u)
+		}
+		return nil
+	})
+	sums[x.typ] = one
+	return sums, one == other && one[0] > 0, err
+}
+
+// plusPair adds a hash of two nodes.
+func plusPair(sum [3]uint64, u, v int64) [3]uint64 {
+	a, b := rng.Stream(uint64(u), uint64(v)), rng.Stream(^uint64(u), uint64(v))
+	return [3]uint64{sum[0] + 1, sum[1] + rng.Draw(a, 0), sum[2] + rng.Draw(b, 1)}
+}
+
+// between reports whether links are between nodes of one type, and may so have a reverse of their own type.
+func (x *dealtLinks) between() bool {
+	e := &x.schema.Edges[x.typ]
+	return e.Src == e.Dst
+}
+
+// reversing counts, of some edges of a type that leads back, those that reverse a link.
+func (x *dealtLinks) reversing(r int) (n, of int64) {
+	const some = 1024
+	g := x.ds.Graph()
+	step := max(1, x.schema.Edges[r].Count/some)
+	at := int64(0)
+	_ = x.eachEdge(func(e, u, v int64) error { // v is the link's source
+		if int(x.typeOf(e)) != r {
+			return nil
+		}
+		if at++; at%step == 0 {
+			of++
+			for in := g.Indptr()[u]; in < g.Indptr()[u+1]; in++ {
+				if x.source(in) == v && int(x.typeOf(in)) == x.typ {
+					n++
+					break
+				}
+			}
+		}
+		return nil
+	})
+	return n, of
 }
 
 // settle decides which draws are in which stretch.
@@ -154,15 +236,16 @@ func (x *dealtLinks) eachEdge(yield func(e, u, v int64) error) error {
 	return nil
 }
 
-// draw returns the draw of an edge from its ends, fused ids, which is that of its reverse, too. ok is false for edges
-// that are not dealt.
+// draw returns the draw of an edge from its ends, fused ids, which is that of its reverse, too, of its own type or of
+// another: both ways of a link go together. ok is false for edges that are not dealt.
 func (x *dealtLinks) draw(e, u, v int64) (draw uint64, ok bool) {
 	switch t := int(x.typeOf(e)); {
-	case t == x.reverse:
+	case x.reverse[t]:
 		u, v = v, u
 	case t != x.typ:
 		return 0, false
-	case x.opt.Undirected:
+	}
+	if x.between() {
 		u, v = min(u, v), max(u, v)
 	}
 	edge, g := &x.schema.Edges[x.typ], x.ds.Graph()

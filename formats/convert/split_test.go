@@ -103,7 +103,7 @@ func TestNodesAreDealtInTheOrderOfTheirDraws(t *testing.T) {
 	}
 }
 
-// sortedByDraws deals the nodes that have a label: so many of each class, then as many as sizes say.
+// sortedByDraws deals the nodes that have a label: perClass of each class, then as many as sizes say.
 func sortedByDraws(stage uint64, label []int64, perClass int, sizes [3]int) (want [3][]int64) {
 	draw := func(v int64) uint64 { return rng.Draw(rng.Stream(stage, uint64(v)), 0) }
 	var order []int64
@@ -198,6 +198,70 @@ func TestLinksAreDealtWithTheEdgesThatEachMayFollow(t *testing.T) {
 		expect.That(t, n[1] >= val && n[1] <= val+8 && n[1]+n[2] >= val+test && n[2] <= test+8 && n[0] > 0,
 			"%v of %d; want %d, %d", n, dealt, val, test)
 	}
+}
+
+// TestBothWaysOfALinkAreInOneSplit, by default: those of one type, and those of a type that stores the same edges
+// reversed. Types that lead back along some links are noted.
+func TestBothWaysOfALinkAreInOneSplit(t *testing.T) {
+	data := dealable(t)
+	res := expect.Must(Split(t.Context(), data, SplitOptions{Links: true, Type: "follows"}))(t)
+	expect.That(t, res.Both && len(res.Reverses)+len(res.Back) == 0, "%+v", res)
+	ds := expect.Must(formats.Open(data))(t)
+	defer ds.Close()
+	split, _ := linksOf(t, ds, false)
+	for e, in := range split {
+		back, there := split[dealtEdge{e.v, e.u}]
+		expect.Ensure(t, !there || back == in, "%v is in split %d, and back in %d", e, in, back)
+	}
+	deep := expect.Must(ds.Inspect(t.Context(), nil))(t)
+	expect.That(t, len(deep.Leaked) == 0, "%v", deep.Leaked)
+
+	data = dealable(t)
+	res = expect.Must(Split(t.Context(), data, SplitOptions{Links: true, Type: "buys"}))(t)
+	expect.Same(t, res.Reverses, []string{"item:bought_by:user"}, "reverses")
+	expect.That(t, !res.Both && len(res.Back) == 0, "%+v", res)
+	ds2 := expect.Must(formats.Open(data))(t)
+	defer ds2.Close()
+	deep = expect.Must(ds2.Inspect(t.Context(), nil))(t)
+	expect.That(t, len(deep.Leaked) == 0, "%v", deep.Leaked)
+}
+
+// TestEdgesThatReverseSomeLinksAreNoted with their number, by the command and by a deep look at the dataset.
+func TestEdgesThatReverseSomeLinksAreNoted(t *testing.T) {
+	r := rand.New(rand.NewPCG(expect.Seed(t), 0))
+	const nodes = 100
+	var buys, rates [2][]int64
+	for range 500 {
+		u, v := r.Int64N(nodes), r.Int64N(nodes)
+		buys[0], buys[1] = append(buys[0], u), append(buys[1], v)
+		if r.IntN(2) == 0 {
+			u = r.Int64N(nodes)
+		}
+		rates[0], rates[1] = append(rates[0], v), append(rates[1], u)
+	}
+	g := expect.Must(graph.New(graph.Data{
+		Nodes: []graph.NodeData{{Name: "user", Count: nodes}, {Name: "item", Count: nodes}},
+		Edges: []graph.EdgeData{{Source: "user", Relation: "buys", Target: "item", Src: buys[0], Dst: buys[1]},
+			{Source: "item", Relation: "rates", Target: "user", Src: rates[0], Dst: rates[1]}}}))(t)
+	data := filepath.Join(t.TempDir(), "data")
+	expect.OK(t, formats.WriteGraph(t.Context(), data, g, formats.WriterOptions{}))
+	res := expect.Must(Split(t.Context(), data, SplitOptions{Links: true, Type: "buys"}))(t)
+	expect.Ensure(t, len(res.Back) == 1 && res.Back[0].Type == "item:rates:user", "%+v", res)
+	back := res.Back[0]
+	expect.That(t, back.Of == 500 && back.Edges > 200 && back.Edges < 300, "%+v", back)
+	look := func() (reversed int64) {
+		ds := expect.Must(formats.Open(data))(t)
+		defer ds.Close()
+		for _, l := range expect.Must(ds.Inspect(t.Context(), nil))(t).Leaked {
+			expect.That(t, l.Links == 0, "%+v", l)
+			reversed += l.Reversed
+		}
+		return reversed
+	}
+	expect.That(t, look() > 50, "reversed")
+	named := SplitOptions{Links: true, Type: "buys", Reverse: "rates", Force: true}
+	res = expect.Must(Split(t.Context(), data, named))(t)
+	expect.That(t, len(res.Back) == 0 && look() == 0, "%+v", res)
 }
 
 // linksOf returns the split, from 1, of each link, and how many there are.

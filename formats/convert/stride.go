@@ -14,8 +14,8 @@ import (
 // maxStride is the greatest RowStride: the alignment of large arrays in their files.
 const maxStride = 1 << 16
 
-// pad makes rows of numbers longer by zeros, to multiples of RowStride. Rows whose elements are told one by one, as
-// those of a database are, stay as they are: nothing could be told of zeros, nor could new rows follow.
+// pad makes rows of numbers longer by zeros, to multiples of RowStride. Rows whose elements have kinds of their own, as
+// those of a database, stay as they are: added zeros would have no kind, and new rows could not follow.
 func (c *conversion) pad(context.Context) error {
 	stride := c.opt.RowStride
 	if stride == 0 {

@@ -57,7 +57,7 @@ func TestRowsArePaddedToTheirStride(t *testing.T) {
 	}
 }
 
-// Rows of a database keep their width, so that their kinds are told and new rows follow.
+// Rows of a database keep their width, so that each element has a kind, and new rows can follow.
 func TestRowsWhoseElementsHaveKindsKeepTheirWidth(t *testing.T) {
 	folder := filepath.Dir(write(t, "manifest.yaml", "name: shop\nval_timestamp: '2024-01-05'\ntest_timestamp: "+
 		"'2024-01-08'\ntables:\n  users: {pkey: user, time_col: null, fkeys: {}}\n"+

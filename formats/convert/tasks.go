@@ -112,10 +112,10 @@ func absolute(path string) (string, error) {
 // PlanTasks divides the conversion of src to dst into tasks for about n processes, and returns the descriptors of those
 // of each stage: RunTask runs one. They lie in a working folder beside dst, which CleanTasks removes. Tasks of a stage
 // may run at the same time, on any machine where the source and the folder of dst have the same paths, or addresses;
-// those of the next stage begin when all are done. A task may run again, or twice at a time, whenever it failed or not:
-// it does nothing where it has been done. The dataset is that which Run writes.
+// those of the next stage begin when all are done. A task may run again, or twice at the same time, whether it failed
+// or not: a finished task does nothing. The dataset is the same as that of Run.
 //
-// Errors are those of Run, and formats.ErrExist where there is a working folder.
+// Errors are those of Run, and formats.ErrExist if there is a working folder.
 func PlanTasks(ctx context.Context, src, dst string, n int, opt Options) (stages [][]string, err error) {
 	if n < 1 || n > maxTasks {
 		return nil, fmt.Errorf("%w: %d tasks: 1 to %d are possible", ErrOptions, n, maxTasks)
@@ -417,7 +417,7 @@ type done struct {
 	made
 }
 
-// finish says that the task is done, unless another attempt has said so.
+// finish notes that the task is done, unless another attempt already has.
 func (t *task) finish(m made) error {
 	text, err := json.Marshal(done{t.plan.ID, t.data, m})
 	if err != nil {
@@ -444,8 +444,8 @@ func (t *task) look(task string, number int) (made, depot.Depot, error) {
 	return d.made, t.work.In(path.Join(dataName, d.Data)), nil
 }
 
-// CleanTasks removes the working folder of the tasks that were to make the dataset dst, and what tasks that died have
-// left of a dataset that is not complete. It does nothing where there is neither. Tasks must not be at work.
+// CleanTasks removes the working folder of the tasks for the dataset dst, and the remains of tasks that died, if the
+// dataset is not complete. It does nothing without either. No task may be running.
 func CleanTasks(ctx context.Context, dst string) error {
 	dst, err := absolute(dst)
 	if err != nil {

@@ -63,7 +63,7 @@ func newColumnMade(c *graph.Column) columnMade {
 		Code: c.Code}
 }
 
-// column returns the column as graphs have it.
+// column returns the column in the form that graphs have.
 func (m *columnMade) column() (graph.Column, error) {
 	dtype, err := unified.ParseDType(m.DType)
 	c := graph.Column{Name: m.Name, DType: dtype, Shape: m.Shape, Unit: m.Unit, Fields: m.Fields,

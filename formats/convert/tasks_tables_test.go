@@ -93,7 +93,7 @@ func TestATableThatChangesBetweenTasksIsNoticed(t *testing.T) {
 	expect.OK(t, CleanTasks(t.Context(), dst))
 }
 
-// parquetText writes columns of text to a file of Parquet, in groups of so many rows.
+// parquetText writes columns of text to a file of Parquet, in groups of this number of rows.
 func parquetText(t *testing.T, path string, group int, names []string, columns ...[]string) {
 	var fields schema.FieldList
 	for _, name := range names {

@@ -4,11 +4,10 @@
 //
 // Run writes all of a dataset: edges with their columns, columns and names of nodes, splits and links. Formats are
 // NumPy arrays in a folder, one archive of NumPy arrays by the names of PyG, a folder for GraphBolt, and Parquet
-// tables. Edges stand in the order of the dataset, with own ids, so that conversion of what was exported gives an equal
-// dataset.
+// tables. Edges are in the order of the dataset, with own ids, so converting an export gives an equal dataset.
 //
 // # Caveats
 //
-// Columns of a dtype that NumPy lacks are written as float32; so are those of 16-bit floats in Parquet. What is written
-// has another name until it is whole and on the disk; a run that fails removes it.
+// Columns of a dtype that NumPy lacks are written as float32; so are those of 16-bit floats in Parquet. Files have
+// other names until they are complete and on the disk; a run that fails removes them.
 package export

@@ -17,7 +17,7 @@ import (
 	"github.com/khop-gnn/khop/pinned"
 )
 
-// Formats are the names of what Run writes, with a title each.
+// Formats are the names of the formats, with a title each.
 var Formats = [][2]string{
 	{"numpy", "a folder of NumPy arrays"},
 	{"npz", "one archive of NumPy arrays, with the names of PyG"},
@@ -34,11 +34,12 @@ type Options struct {
 	To       string `required:"true" value:"FORMAT" help:"Format to write: numpy, npz, graphbolt or parquet."`
 	Force    bool   `help:"Replace what an export has written there, and nothing else."`
 	Progress formats.Progress
-	// Memory counts what tables hold of rows and splits; nil: nobody counts. Its pinned.ErrLimit is an error of Run.
+	// Memory counts the memory of tables for rows and splits; nil: it is not counted. Its pinned.ErrLimit is an error
+	// of Run.
 	Memory *pinned.Ledger
 }
 
-// Result says what was written.
+// Result describes what was written.
 type Result struct {
 	Files int      `json:"files"`
 	Bytes int64    `json:"bytes"`
@@ -50,8 +51,8 @@ type Result struct {
 const temporary = ".khop-export"
 
 // Run writes a dataset to target, a file or folder that must not exist, or is replaced with Force. Its parent must
-// exist. Errors: ErrFormat; formats.ErrExist; formats.ErrInput; formats.ErrCorrupt, where what is read does not fit its
-// checksums; context.Cause(ctx); else what the system says. After an error the target is as it was.
+// exist. Errors: ErrFormat; formats.ErrExist; formats.ErrInput; formats.ErrCorrupt if the dataset does not fit its
+// checksums; context.Cause(ctx); else errors of the system. After an error the target is as it was.
 func Run(ctx context.Context, ds *formats.Dataset, target string, opt Options) (res *Result, err error) {
 	write := map[string]func(*job) error{"numpy": numpy, "npz": npz, "graphbolt": graphbolt,
 		"parquet": tables}[opt.To]

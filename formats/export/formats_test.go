@@ -156,7 +156,7 @@ func written(t *testing.T, a graph.Arrays) *formats.Dataset {
 	return ds
 }
 
-// contents lists the files of an export: what is text as it is, of others size and digest.
+// contents lists the files of an export: texts as they are, of other files size and digest.
 func contents(t *testing.T, target, format string) string {
 	t.Helper()
 	var s strings.Builder

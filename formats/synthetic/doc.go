@@ -8,9 +8,9 @@
 // (Graph500's skewed degrees), Products (size, degrees and splits of ogbn-products), Typed (papers, authors,
 // institutions). Options left at zero take the kind's defaults. docs/generate.md describes the models and their limits.
 //
-// The generator never holds a graph: it computes the in-edges of each destination from the destination alone, and
-// writes them in order, by a law that deals stubs (ends of edges) to nodes, keyed shuffles, a random matching of stubs,
-// and a tree of binomial splits. So any number of workers makes the same files, byte for byte.
+// The generator never holds a whole graph: it computes the in-edges of each destination from only the destination, and
+// writes them in order. It uses a law that gives stubs (ends of edges) to nodes, keyed shuffles, a random matching of
+// stubs, and a tree of binomial splits. So any number of workers makes the same files, byte for byte.
 //
 // # Caveats
 //

@@ -32,8 +32,8 @@ type Result struct {
 	Bytes       int64 // of all arrays, without the files' heads
 }
 
-// Generate writes a graph of the given kind as a new dataset in the directory dst. What it writes depends on kind and
-// options alone, not on Workers or machine.
+// Generate writes a graph of the given kind as a new dataset in the directory dst. The files depend only on kind and
+// options, not on Workers or the machine.
 //
 // It works in constant memory, whatever the size: a few chunks of about 2 MB a worker (more only where a single
 // destination has more than 2^17 in-edges) and a table of classes.

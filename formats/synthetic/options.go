@@ -10,7 +10,7 @@ import (
 	"github.com/khop-gnn/khop/internal/option"
 )
 
-// ErrOptions is returned for options that make no graph.
+// ErrOptions is returned for options that describe no graph.
 var ErrOptions = errors.New("invalid options")
 
 // The kinds of graphs that Generate makes.
@@ -31,20 +31,20 @@ func Kinds() [][2]string {
 	}
 }
 
-// None, in Options, is "0 of it" where 0 would be the kind's default.
+// None, in Options, means 0, where the value 0 means the kind's default.
 const None = -1
 
-// Options says what to generate. The zero value is the kind's default of everything. Package internal/option reads the
+// Options says what to generate. Zero values are the kind's defaults. Package internal/option reads the
 // tags. Counts end at 2^50, so that no size in bytes overflows and every count is exact as a float64.
 type Options struct {
-	// Nodes of all types. None is none.
+	// Nodes of all types. None means no nodes.
 	Nodes int64 `default:"0" range:"-1,1125899906842624" help:"Number of nodes; 0: the kind's default."`
-	// Edges, directed, of all types. None is none.
+	// Edges, directed, of all types. None means no edges.
 	Edges int64 `default:"0" range:"-1,1125899906842624" help:"..."`
-	// Features is the width of the float32 feature column. None is no such column.
+	// Features is the width of the float32 feature column. None means no such column.
 	Features int `default:"0" range:"-1,1048576" help:"Width of float32 features; 0: the kind's default, -1: none."`
-	// Classes is the number of labels, by default no more than there are nodes of the labelled type. None is no label
-	// column.
+	// Classes is the number of labels, by default no more than there are nodes of the labelled type. None means no
+	// label column.
 	Classes int `default:"0" range:"-1,1048576" help:"Number of classes; 0: the kind's default, -1: no labels."`
 	// Seed keys all randomness: equal options make equal files, on every machine.
 	Seed uint64 `default:"0" help:"Key of every random choice."`
@@ -52,7 +52,7 @@ type Options struct {
 	Workers int `default:"0" range:"0,32767" help:"Goroutines; 0: one per core. They change no result."`
 	// Force replaces an existing dataset, when the new one is complete.
 	Force bool `help:"Replace a dataset that is there."`
-	// Progress, if not nil, is told of the bytes written.
+	// Progress, if not nil, receives the bytes written.
 	Progress formats.Progress
 }
 

@@ -1,6 +1,6 @@
-// Package disk has what loading from a disk tells its callers: what a probe of the disk found (Probe), what was read
-// (Counts, PageCounts), which rows a cache holds (Policy), and where reading failed (ReadError). Package loader reads
-// the columns and says how.
+// Package disk has the types in which loading from a disk reports its results: the speed of a disk (Probe), counts of
+// reads (Counts, PageCounts), which rows a cache holds (Policy), and where reading failed (ReadError). Package loader
+// reads the columns and describes how.
 package disk
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/khop-gnn/khop/pinned"
 )
 
-// Counts is what plans came to.
+// Counts are the totals of plans.
 type Counts struct {
 	Batches  int64 `json:"batches"`
 	Rows     int64 `json:"rows"`     // asked for, each once a batch
@@ -35,7 +35,7 @@ func (c *Counts) fields() []*int64 {
 		&c.Written}
 }
 
-// Add adds what other plans came to.
+// Add adds the totals of other plans.
 func (c *Counts) Add(d Counts) {
 	for i, n := range d.fields() {
 		*c.fields()[i] += *n
@@ -50,14 +50,14 @@ func (c Counts) Times(n int64) Counts {
 	return c
 }
 
-// Less returns what c came to beyond d.
+// Less returns c minus d.
 func (c *Counts) Less(d *Counts) Counts {
 	less := d.Times(-1)
 	less.Add(*c)
 	return less
 }
 
-// PageCounts is what was asked of Pages.
+// PageCounts counts the requests of Pages.
 type PageCounts struct {
 	Wanted   int64 `json:"wanted"`   // asks for a page
 	Read     int64 `json:"read"`     // pages that were read, from the disk or the system's cache
@@ -65,13 +65,13 @@ type PageCounts struct {
 	Bytes    int64 `json:"bytes"`    // that these read
 }
 
-// Less returns what was asked for since.
+// Less returns the counts since before.
 func (c PageCounts) Less(before *PageCounts) PageCounts {
 	return PageCounts{c.Wanted - before.Wanted, c.Read - before.Read, c.Requests - before.Requests,
 		c.Bytes - before.Bytes}
 }
 
-// Half returns half of it.
+// Half returns half of each count.
 func (c PageCounts) Half() PageCounts {
 	return PageCounts{c.Wanted / 2, c.Read / 2, c.Requests / 2, c.Bytes / 2}
 }
@@ -106,15 +106,16 @@ func (e *ReadError) Unwrap() []error { return []error{pinned.ErrFault, e.Cause} 
 type Policy uint8
 
 const (
-	// Static holds the rows that the batches before were asked for most.
+	// Static holds the rows that earlier batches needed most.
 	Static Policy = iota
-	// LRU holds the rows that were asked for last.
+	// LRU holds the rows that were needed last.
 	LRU
-	// Sieve is that of Y. Zhang et al., "SIEVE is simpler than LRU", NSDI 2024, which GraphBolt caches by.
+	// Sieve is the policy of Y. Zhang et al., "SIEVE is simpler than LRU", NSDI 2024, which GraphBolt uses.
 	Sieve
-	// Ahead is a Planner's.
+	// Ahead is the policy of a Planner.
 	Ahead
-	// Optimum is a Planner's that knows all batches to come, and reads nothing along: the fewest rows that can be read.
+	// Optimum is the policy of a Planner that knows all future batches, and reads no rows for later ones: the fewest
+	// rows possible.
 	Optimum
 	// Packed is Ahead with rows packed that the cache has no room for.
 	Packed
@@ -122,7 +123,7 @@ const (
 
 var policies = []string{"static", "lru", "sieve", "look-ahead", "optimum", "packed"}
 
-// Policies returns all of them but Packed.
+// Policies returns all policies but Packed.
 func Policies() []Policy { return []Policy{Static, LRU, Sieve, Ahead, Optimum} }
 
 // String returns the policy's name.
@@ -131,29 +132,31 @@ func (p Policy) String() string { return enum.Name(policies, p) }
 // MarshalText returns the name.
 func (p Policy) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
-// Shape is that of the requests to a disk.
+// Shape is the shape of requests to a disk.
 type Shape struct {
-	Page int64 `json:"page"` // what lies between multiples of it costs as much as any part of it
-	Gap  int64 `json:"gap"`  // bytes that are read along rather than begin another request
-	Most int64 `json:"most"` // the most bytes of one; a multiple of Page
-	// Sector is what they begin and end at multiples of: a part of Page where the system allows it.
+	Page int64 `json:"page"` // reading a part of a page costs as much as reading the page
+	Gap  int64 `json:"gap"`  // gaps of up to this number of bytes are read rather than begin another request
+	Most int64 `json:"most"` // the most bytes of a request; a multiple of Page
+	// Requests begin and end at multiples of Sector, a part of Page if the system allows it.
 	Sector int64 `json:"sector"`
 }
 
-// Probe is what a disk gives, as tried with a file.
+// Probe is the measured speed of a disk, by trial with a file.
 type Probe struct {
 	Engine string `json:"engine"` // "io_uring", "threads", or "remote" for rows of another machine
-	// Refused is why it is not io_uring, and Buffered why it is not read past the page cache; empty if it is.
+	// Refused is why the engine is not io_uring, and Buffered why reads go through the page cache; empty if they do
+	// not.
 	Refused  string `json:"refused,omitempty"`
 	Buffered string `json:"buffered,omitempty"`
 	Depth    int    `json:"depth"`
 	Shape
-	// Small is requests of one Page a second, Large bytes a second in requests of Most bytes. 0: not tried.
+	// Small is the number of requests of one Page in a second, Large the bytes in a second by requests of Most bytes.
+	// 0: not tried.
 	Small float64 `json:"small_per_second"`
 	Large float64 `json:"large_bytes_per_second"`
 }
 
-// Seconds returns about how long the disk takes for a number of requests, which have that many bytes together.
+// Seconds returns about how long the disk takes for a number of requests, with this number of bytes in all.
 func (p *Probe) Seconds(requests, bytes int64) float64 {
 	each, perByte := p.cost()
 	return float64(requests)*each + float64(bytes)*perByte

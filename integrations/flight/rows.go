@@ -22,15 +22,15 @@ import (
 
 // Errors of this package.
 var (
-	ErrOptions = errors.New("invalid option")         // options that make no sense
+	ErrOptions = errors.New("invalid option")         // invalid options
 	ErrServers = errors.New("no server has the rows") // all replicas of a range failed, or have another dataset
 )
 
-// Rows brings rows of node columns from servers (tier.Remote, loader.Hooks). Loaders ask it ahead of their batches, and
-// keep what they need again soon: Options.Disk says how much.
+// Rows brings rows of node columns from servers (tier.Remote, loader.Hooks). Loaders request rows ahead of their
+// batches, and keep those that they need again soon: Options.Disk says how many.
 type Rows struct {
-	// Servers are addresses, HOST:PORT, by range of ids: Servers[i] are replicas of part i. Where one fails the next is
-	// asked.
+	// Servers are addresses, HOST:PORT, by range of ids: Servers[i] are replicas of part i. If one fails, the next one
+	// is used.
 	Servers [][]string
 	// Columns are the names of columns that servers have. Default: those of several numbers a row.
 	Columns []string
@@ -48,7 +48,7 @@ type Rows struct {
 
 var _ tier.Remote = (*Rows)(nil)
 
-// At returns rows of the servers at an address, as loader.Options.RowsFrom has it: grpc://A|REPLICA,B or
+// At returns rows of the servers at an address, in the form of loader.Options.RowsFrom: grpc://A|REPLICA,B or
 // grpc+tls://A|REPLICA,B. A file has the token, if one is named; the servers' certificates are those that the system
 // trusts, or the file ca.
 func At(address, tokenFile, ca string) (_ *Rows, err error) {
@@ -82,7 +82,7 @@ func At(address, tokenFile, ca string) (_ *Rows, err error) {
 	return r, nil
 }
 
-// ReadToken returns what a file has, without spaces around it; "" where none is named.
+// ReadToken returns the contents of a file, without spaces around them; "" without a name.
 func ReadToken(file string) (string, error) {
 	if file == "" {
 		return "", nil
@@ -119,8 +119,8 @@ func (r *Rows) Open(ctx context.Context, dataset string, columns []tier.Column) 
 	return r.open(ctx, dataset, list)
 }
 
-// Pipe answers a loader of another process, which has started this one for Options.RowsFrom, until its input ends. The
-// servers are those that at finds.
+// Pipe serves a loader of another process, which has started this one for Options.RowsFrom, until its input ends. at
+// returns the servers.
 func Pipe(ctx context.Context, from io.Reader, to io.Writer, at func() (*Rows, error)) error {
 	return rowpipe.Serve(ctx, from, to, func(dataset string, columns []rowpipe.Column) (rowpipe.Fetch, error) {
 		r, err := at()
@@ -137,7 +137,7 @@ func (r *Rows) open(ctx context.Context, dataset string, columns []rowpipe.Colum
 	}
 	r.dataset, r.columns, r.idle = dataset, columns, map[[2]int][]*line{}
 	r.closed, r.close = context.WithCancel(context.WithoutCancel(ctx))
-	for i := range r.columns { // now, so that what is wrong is found now
+	for i := range r.columns { // now, so that mistakes show now
 		for n := range r.Servers {
 			if err := r.fetch(ctx, i, n, nil, nil, nil); err != nil {
 				return err
@@ -147,7 +147,7 @@ func (r *Rows) open(ctx context.Context, dataset string, columns []rowpipe.Colum
 	return nil
 }
 
-// Fetch implements tier.Remote: it asks each part for its rows, all at a time.
+// Fetch implements tier.Remote: it requests the rows of all parts at the same time.
 func (r *Rows) Fetch(ctx context.Context, column int, rows []int64, to []byte) error {
 	n, parts := r.columns[column].Rows, len(r.Servers)
 	each := (n + int64(parts) - 1) / int64(parts)

@@ -27,19 +27,19 @@ import (
 // mostBytes is what a message has at most: ids of a request, rows of an answer.
 const mostBytes = 256 << 20
 
-// Server answers with rows of a dataset. It reads mapped files, so the page cache keeps what is asked for often.
+// Server serves rows of a dataset. It reads mapped files, so the page cache keeps rows that are often requested.
 type Server struct {
 	Dataset *formats.Dataset
 	// Part and Parts say which rows of each column the server has: of Parts equal ranges of ids number Part, from 0 on.
 	// Parts 0 is one range.
 	Part, Parts int
-	// Token, if set, is what clients must show.
+	// Token, if set, is the token that clients must present.
 	Token string
-	// TLS, if set, is the server's certificate. Without it a token needs an address of this machine alone.
+	// TLS, if set, is the server's certificate. Without it, a token is allowed only at a local address.
 	TLS credentials.TransportCredentials
 }
 
-// Serve answers on a listener until ctx ends.
+// Serve serves requests on a listener until ctx ends.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	if at, ok := l.Addr().(*net.TCPAddr); s.Token != "" && s.TLS == nil && (!ok || !at.IP.IsLoopback()) {
 		return fmt.Errorf("%w: a token goes over %s as it is: give a certificate", ErrOptions, l.Addr())

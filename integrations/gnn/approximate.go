@@ -38,11 +38,11 @@ type site struct {
 	lost, whole      float64 // squares of the gradient's error, and of the gradient
 }
 
-// Approximation says what sampled gradients cost and gave: docs/json.md has the names.
+// Approximation has cost and error of sampled gradients; docs/json.md explains the names.
 type Approximation struct {
 	Budget   float64 `json:"budget"`
 	Kept     float64 `json:"kept"`              // share of non-zeros times columns in sampled products
-	Error    float64 `json:"gradient_error"`    // of what products give to the gradient, relative, in Euclidean norm
+	Error    float64 `json:"gradient_error"`    // of the products' part of the gradient, relative, in Euclidean norm
 	Exact    float64 `json:"exact_seconds"`     // of one step's products, exact
 	Sampled  float64 `json:"sampled_seconds"`   // of one step's products, sampled
 	Backward float64 `json:"share_of_training"` // share of these products in the time of an exact step
@@ -198,7 +198,7 @@ func (s *site) compare(pool *sparse.Pool, g gradient) error {
 	return nil
 }
 
-// kept returns the scales as a checkpoint has them: a bit a row, and the numbers of those that are kept.
+// kept returns the scales for a checkpoint: a bit a row, and the numbers of those that are kept.
 func (s *site) kept() []byte {
 	if s.Scale == nil {
 		return nil

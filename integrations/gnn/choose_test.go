@@ -32,7 +32,7 @@ func TestTheWayOfALayerIsChosenOnceForItsSizes(t *testing.T) {
 		if !slices.ContainsFunc(ways, func(p *product) bool { return p.name == kept }) {
 			t.Fatalf("layer %d has %q under %q", i+1, kept, key)
 		}
-		for _, other := range ways { // what is kept is taken, whatever it is, and nothing is measured
+		for _, other := range ways { // a kept choice is taken, whatever it is, and nothing is measured
 			opt.Tuning.KeepWay(key, other.name)
 			way, took, err := tr.fastest(t.Context(), i)
 			expect.That(t, err == nil && way.name == other.name && took == 0,

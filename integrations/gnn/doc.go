@@ -3,7 +3,7 @@
 // # Basics
 //
 // Train makes a model of layers, computes them over the blocks of a batch or over a whole graph, and learns from the
-// gradients, which a tape of the operations gives:
+// gradients of a tape of the operations:
 //
 //	result, err := gnn.Train(ctx, dataset, gnn.Options{Model: "gcn", Epochs: 200, Seed: 1})
 //
@@ -11,14 +11,14 @@
 // measured on the whole graph.
 //
 // Training is a function of dataset and options: equal seeds give equal parameters, to the bit, with any number of
-// workers, as the operations do. A checkpoint holds what training goes on from: parameters, the optimiser's moments,
-// the place in the loader's epoch, the points of the learning curves, and the choices of the tuner. Training that goes
-// on from one gives the bytes that it would have given without a stop.
+// workers, as the operations do. A checkpoint has everything to continue training: parameters, the optimiser's moments,
+// the place in the loader's epoch, the points of the learning curves, and the choices of the tuner. Continued training
+// gives the same bytes as training without a stop.
 //
 // # Why not a library
 //
-// Libraries for automatic differentiation in Go (Gorgonia, GoMLX) have no sparse products and own their tensors, so
-// that a graph and its features would be copied. What a GNN needs beside package sparse fits in three files.
+// Libraries for automatic differentiation in Go (Gorgonia, GoMLX) have no sparse products, and own their tensors, so a
+// graph and its features would be copied. Besides package sparse, a GNN needs only three files.
 //
 // # Caveats
 //

@@ -28,24 +28,25 @@ import (
 type EmbedOptions struct {
 	Checkpoint string `kind:"path" value:"FILE" help:"Model that khop train --checkpoint saved."`
 	Out        string `value:"COLUMN" default:"embedding" help:"Column to write, or a .npy or .parquet file."`
-	// Nodes are a range, or a file of ids. Only what they need is computed, and their rows, ascending, go to a file.
+	// Nodes are a range, or a file of ids. Only the rows that they need are computed, and their rows, ascending, go to
+	// a file.
 	Nodes string `value:"NODES" help:"Write rows of these nodes only: 0-999, or @FILE with an id or range per line."`
-	// Layer is whose rows are written, from 1; 0 is the last, whose rows are scores of classes.
+	// Layer is the layer whose rows are written, from 1; 0 means the last one, whose rows are scores of classes.
 	Layer      int    `default:"0" range:"0,2147483647" help:"..."`
 	LayerDType string `name:"layer-dtype" default:"float32" choices:"float32,float16,bfloat16" help:"..."`
 	Force      bool   `help:"Replace a column or file of the same name."`
-	// Keep leaves the layers' rows in the folder beside the dataset, with 8 bytes for each row of features, and for the
-	// edges of each node: what has changed since is seen by these.
+	// Keep leaves the layers' rows in the folder beside the dataset, with a checksum of 8 bytes for each row of
+	// features, and for the edges of each node. A later run finds changes by these.
 	Keep      bool  `help:"Keep the rows of all layers, so that the next run computes only changes."`
 	Plan      bool  `help:"Compute nothing; print the cost of each step, and the effect of other --max-memory."`
 	Workers   int   `default:"0" range:"0,32767" help:"Goroutines; 0: one per core. They change no result."`
 	MaxMemory int64 `same:"max-memory" kind:"size" help:"...bounded-memory"`
-	// NoteEvery is how long a run that is killed may have to compute again.
+	// NoteEvery is the most computing time that a killed run loses.
 	NoteEvery time.Duration `default:"1s" help:"..."`
-	// Layers, in place of a checkpoint, are layers of one's own, each with what it sums of the rows before, by edge
-	// type, and the width of its own rows. Rows computes these, to y, of own rows before of some nodes of a type and of
-	// the sums by edge type ("a:to:b"), each with one row behind the other. It has 4,096 nodes at a time but for the
-	// last. Name tells layers apart that give other bytes.
+	// Layers, in place of a checkpoint, are your own layers: for each, how it reduces the previous layer's rows by edge
+	// type, and the width of its rows. Rows computes a layer's rows, into y, for some nodes of a type, from their own
+	// rows of the previous layer and from the sums by edge type ("a:to:b"); rows are one behind the other. It gets
+	// 4,096 nodes at a time, fewer at the end. Name distinguishes layers that give different bytes.
 	Layers string `value:"REDUCE:WIDTH,.." help:"..."`
 	Name   string `value:"TEXT" help:"With --layers: name that tells a run from others of the same widths."`
 	Rows   func(layer int, nodes string, own []float32, sums map[string][]float32, y []float32) error
@@ -53,20 +54,20 @@ type EmbedOptions struct {
 
 	// Tuning says how sparse products are computed; nil is the default. It changes no result.
 	Tuning *sparse.Tuning
-	// Progress is told how many nodes of a step are done.
+	// Progress receives how many nodes of a step are done.
 	Progress func(step string, done, total int64)
 }
 
-// EmbedResult is what Embed came to, or would (EmbedOptions.Plan).
+// EmbedResult is the result of Embed, or the plan (EmbedOptions.Plan).
 type EmbedResult struct {
 	Column string `json:"column"`
 	Nodes  int64  `json:"nodes"`
 	Width  int    `json:"width"`
-	// Of all steps: bytes that tables and edges were read of, those of tables that were written, and the time.
+	// For all steps: bytes read from tables and edges, bytes written to tables, and the time.
 	Read    int64   `json:"bytes_read"`
 	Written int64   `json:"bytes_written"`
 	Seconds float64 `json:"seconds"`
-	// The same as planned, and what the disk gave, in bytes a second, from one end of a file to the other.
+	// The same as planned, and the disk's speed in bytes a second, for a file from one end to the other.
 	PlannedRead    int64   `json:"planned_bytes_read"`
 	PlannedWritten int64   `json:"planned_bytes_written"`
 	PlannedSeconds float64 `json:"planned_seconds"`
@@ -87,7 +88,7 @@ type EmbedResult struct {
 		PlannedWritten int64   `json:"planned_bytes_written"`
 		PlannedSeconds float64 `json:"planned_seconds"`
 	} `json:"steps"`
-	// Choices are what other limits of memory would come to; of a plan alone.
+	// Choices are the plans with other limits of memory; only with Plan.
 	Choices []struct {
 		Memory  int64   `json:"memory_bytes"`
 		Passes  int     `json:"passes"`
@@ -110,8 +111,9 @@ type embedding struct {
 
 // Embed computes rows for every node of the dataset at dir with the model of a checkpoint, layer by layer and exactly,
 // and writes them as a column of a new generation of the dataset. Neither graph nor features nor layers need fit in
-// memory. A run that ends early, by an error or a kill, leaves what is finished in a folder beside the dataset, and the
-// next run of the same options goes on from there: its bytes are those of a run in one go, with any memory.
+// memory. A run that ends early, by an error or a kill, leaves its finished work in a folder beside the dataset, and
+// the next run with the same options continues from there. The bytes are the same as those of one complete run, with
+// any memory.
 func Embed(ctx context.Context, dir string, opt EmbedOptions) (*EmbedResult, error) {
 	option.Fill(&opt)
 	opt.LayerDType = cmp.Or(opt.LayerDType, unified.Float32.String())
@@ -265,19 +267,19 @@ func (e *embedding) layers(g *graph.Graph) (all []*rowsLayer, x []*embed.Table, 
 	return all, x, name, nil
 }
 
-// digest tells models apart by their parameters.
+// digest tells models apart by their parameters, each of which is hashed after its name and length.
 func (m *network) digest() string {
 	h := xxh3.New()
 	_, _ = h.WriteString(m.kind)
 	for _, p := range m.params {
-		_, _ = h.WriteString(p.Name)
+		_, _ = fmt.Fprintf(h, "\n%q %d\n", p.Name, len(p.Data))
 		_, _ = h.Write(unified.FromSlice(p.Data).Bytes())
 	}
 	sum := h.Sum128().Bytes()
 	return hex.EncodeToString(sum[:])
 }
 
-// features returns the table of the features of nodes of a type, of so many columns; 0: any.
+// features returns the table of the features of nodes of a type, with width columns; 0: any.
 func features(g *graph.Graph, t, width int, normalise bool) (*embed.Table, error) {
 	name := g.Schema().Nodes[t].Name
 	column, ok := g.NodeRole(t, graph.Feature)

@@ -128,3 +128,90 @@ func TestTablesOfAnotherGraphAreNothingToGoOnFrom(t *testing.T) {
 	expect.OK(t, os.WriteFile(sums, text, 0o600))
 	expect.Same(t, bitsOfAll(run(0)), bitsOfAll(first), "rows")
 }
+
+// edited returns the data of a small graph after one to three drawn edits: an edge's source, all edges of a node or to
+// it, an edge more or less, a feature, a node more.
+func edited(r *rand.Rand, was graph.EdgeData, x []float32, width int) (graph.EdgeData, []float32) {
+	e := graph.EdgeData{Src: slices.Clone(was.Src), Dst: slices.Clone(was.Dst)}
+	x = slices.Clone(x)
+	remove := func(gone func(i int) bool) {
+		var left graph.EdgeData
+		for i := range e.Src {
+			if !gone(i) {
+				left.Src, left.Dst = append(left.Src, e.Src[i]), append(left.Dst, e.Dst[i])
+			}
+		}
+		e = left
+	}
+	for range 1 + r.IntN(3) {
+		nodes := len(x) / width
+		node, edge := int64(r.IntN(nodes)), r.IntN(len(e.Src))
+		switch r.IntN(7) {
+		case 0:
+			e.Src[edge] = node
+		case 1:
+			remove(func(i int) bool { return e.Dst[i] == node && len(e.Src) > 2*nodes })
+		case 2:
+			remove(func(i int) bool { return e.Src[i] == node && len(e.Src) > 2*nodes })
+		case 3:
+			e.Src, e.Dst = append(e.Src, node), append(e.Dst, int64(r.IntN(nodes)))
+		case 4:
+			remove(func(i int) bool { return i == edge })
+		case 5:
+			x[r.IntN(len(x))]++
+		case 6:
+			for range width {
+				x = append(x, float32(r.NormFloat64()))
+			}
+			e.Src, e.Dst = append(e.Src, int64(nodes)), append(e.Dst, node)
+		}
+	}
+	return e, x
+}
+
+// TestRowsAfterADrawnEditAreThoseOfARunFromScratch: of each model, some are kept while a small graph is edited three
+// times, and once nothing changes. KHOP_DRAWS says how many graphs are drawn.
+func TestRowsAfterADrawnEditAreThoseOfARunFromScratch(t *testing.T) {
+	const nodes, width = 30, 5
+	r := rand.New(rand.NewPCG(expect.Seed(t), 11))
+	for n := range drawn(t, 24) {
+		of := Options{Model: models[n%len(models)], Hidden: 4, Heads: 2, Layers: 2, Seed: uint64(n)}.withDefaults()
+		m := expect.Must(newNetwork(width, 3, of, &budget{}))(t)
+		folder, e, x := filepath.Join(t.TempDir(), "work"), graph.EdgeData{}, make([]float32, nodes*width)
+		for i := range x {
+			x[i] = float32(r.NormFloat64())
+		}
+		for range 3 * nodes {
+			e.Src, e.Dst = append(e.Src, int64(r.IntN(nodes))), append(e.Dst, int64(r.IntN(nodes)))
+		}
+		for edit := range 4 {
+			feature := expect.Must(unified.FromRows(x, width))(t)
+			g := onDisk(t, graphs.New(t, graph.Data{Edges: []graph.EdgeData{e},
+				Nodes: []graph.NodeData{{Columns: map[string]unified.Tensor{"feature": feature}}}}))
+			p := &embed.Program{Graph: g, Steps: stepsOf(t, g, m), Name: fmt.Sprint(m.kind, edit), Base: m.kind}
+			way := ways[r.IntN(len(ways))]
+			way.Folder, way.Keep = folder, true
+			rows := made(t, p, way)
+			expect.Same(t, bitsOfAll(rows), bitsOfAll(embedded(t, g, m, nil, ways[0])),
+				fmt.Sprintf("draw %d, edit %d of %s, %s", n, edit, m.kind, way.Way))
+			if edit != 2 {
+				e, x = edited(r, e, x, width)
+			}
+		}
+	}
+}
+
+// TestNothingThatChangedIsNothingToMake where tables do not fit in memory, and the way is chosen by measuring.
+func TestNothingThatChangedIsNothingToMake(t *testing.T) {
+	g := grown(t, rand.New(rand.NewPCG(expect.Seed(t), 9)), 1)[0]
+	for _, model := range models {
+		of := Options{Model: model, Heads: 2, Layers: 2, Seed: 4}.withDefaults()
+		m := expect.Must(newNetwork(40, 4, of, &budget{}))(t)
+		way := embed.Options{Folder: filepath.Join(t.TempDir(), "work"), Memory: 3 << 20, Files: true, Keep: true}
+		p := func() *embed.Program {
+			return &embed.Program{Graph: g, Steps: stepsOf(t, g, m), Name: model, Base: model}
+		}
+		first := made(t, p(), way)
+		expect.Same(t, bitsOfAll(made(t, p(), way)), bitsOfAll(first), model)
+	}
+}

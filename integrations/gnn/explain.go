@@ -11,9 +11,9 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Composition is a way to compute a layer: a product of A (sums over edges), M (means), S (sums with attention as
-// values), L and R (GCN's norms of rows and columns), X (the layer's input) and W (its weight). All ways give the same
-// but for rounding.
+// Composition is an order of operations for a layer: a product of A (sums over edges), M (means), S (sums with
+// attention as values), L and R (GCN's norms of rows and columns), X (the layer's input) and W (its weight). All orders
+// give the same result, except for rounding.
 type Composition struct {
 	Layer     int     `json:"layer"` // from 1
 	Inputs    int     `json:"inputs"`
@@ -21,18 +21,18 @@ type Composition struct {
 	Product   string  `json:"product"`
 	Predicted float64 `json:"predicted_seconds"` // of a step, forward and backward
 	Measured  float64 `json:"measured_seconds"`  // the median of Rounds
-	Usual     bool    `json:"usual"`             // it is taken where nothing else is asked for
+	Usual     bool    `json:"usual"`             // it is the default
 	Fastest   bool    `json:"fastest"`           // it is chosen as the fastest (Options.Fastest)
 	Regret    float64 `json:"regret"`            // how much longer it takes than the fastest: 0.1 is a tenth
 
-	// Rounds are the seconds of each measurement. All ways of a layer take turns, after the choice was made.
+	// Rounds are the seconds of each measurement. All orders of a layer run alternately, after the choice was made.
 	Rounds []float64 `json:"round_seconds"`
-	// Choosing is what the choice of the layer's way took; 0 where Tuning had one, and for ways that are not chosen.
+	// Choosing is the time of the choice for the layer; 0 if Tuning had it, and for orders that are not chosen.
 	Choosing float64 `json:"choosing_seconds"`
 }
 
-// Explain predicts and measures every way to compute each layer of a model that can be fastest, over the whole graph
-// or, with Fanouts, over the blocks of one batch. It trains nothing.
+// Explain predicts and measures, for each layer of a model, every order of operations that can be fastest, over the
+// whole graph or, with Fanouts, over the blocks of one batch. It trains nothing.
 func Explain(ctx context.Context, source loader.Source, opt Options) ([]Composition, error) {
 	opt = opt.withDefaults()
 	opt.Checkpoint, opt.BackwardBudget = "", 0

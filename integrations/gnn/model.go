@@ -168,8 +168,8 @@ func (m *network) summed(number int) int {
 	return m.layers[number].out
 }
 
-// layer computes one layer in a way, and returns what its bias is to be added to, and the bias. linear multiplies its
-// input, x where that is dense, with a weight. All ways give the same but for rounding.
+// layer computes one layer in a chosen order of operations, and returns the result before the bias is added, and the
+// bias. linear multiplies its input, x where that is dense, with a weight. All ways give the same but for rounding.
 func (m *network) layer(t *autodiff, l *layer, a *sparse.Matrix, linear func(w *variable) *variable, x *variable,
 	way *product) (y, bias *variable) {
 	rows := int(a.Rows())

@@ -81,7 +81,7 @@ func (t *autodiff) Reset() {
 // Err returns the first error.
 func (t *autodiff) Err() error { return t.err }
 
-// room returns memory for n floats, until Reset. What is in it is not defined.
+// room returns memory for n floats, until Reset. Its contents are undefined.
 func (t *autodiff) room(n int) []float32 { return t.take(n) }
 
 // bits returns memory for a bit an element.

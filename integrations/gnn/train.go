@@ -44,9 +44,9 @@ type place struct {
 }
 
 // Train trains a model on the splits train, val and test of a source with one type of nodes and edges, features of
-// float32 or floats of 16 bits, and labels int64. ErrOptions says what does not fit. When ctx ends, the checkpoint has
-// all steps that were made, and Train returns the result so far with context.Cause. On other errors the checkpoint is
-// as it was written last.
+// float32 or floats of 16 bits, and labels of int64. ErrOptions says what does not fit. When ctx ends, the checkpoint
+// has all steps so far, and Train returns the result so far with context.Cause. On other errors the checkpoint stays as
+// it was last written.
 func Train(ctx context.Context, source loader.Source, opt Options) (_ *Result, err error) {
 	opt = opt.withDefaults()
 	t, err := prepare(ctx, source, opt)

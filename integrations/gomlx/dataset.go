@@ -14,13 +14,13 @@ import (
 	"github.com/khop-gnn/khop/loader"
 )
 
-// The errors to tell apart with errors.Is. Those of the loader pass through.
+// Sentinels for errors.Is. Errors of the loader pass through.
 var (
-	// ErrOptions is returned for options that make no sense, or none for the loader at hand.
+	// ErrOptions is returned for options that are invalid, or invalid for this loader.
 	ErrOptions = errors.New("invalid options of a GoMLX dataset")
 	// ErrGraph is returned for a graph that a Dataset cannot feed: of several node or edge types.
 	ErrGraph = errors.New("not a graph of one node type and one edge type")
-	// ErrBatch is returned for a batch that cannot be fed: a sample that contradicts itself, or lies in device memory.
+	// ErrBatch is returned for a batch that cannot be fed: a sample that contradicts itself, or is in device memory.
 	ErrBatch = errors.New("a batch cannot be fed to GoMLX")
 	// ErrClosed is returned by Yield after Close.
 	ErrClosed = errors.New("the GoMLX dataset is closed")
@@ -32,10 +32,10 @@ type After uint8
 const (
 	// NextEpoch ends an epoch with io.EOF, and Reset begins the next: for train.Loop.RunEpochs.
 	NextEpoch After = iota
-	// SameEpoch ends an epoch with io.EOF, and Reset begins the same again: for evaluation, which then sees the same
-	// neighbours each time.
+	// SameEpoch ends an epoch with io.EOF, and Reset begins the same epoch again: for evaluation, which then has the
+	// same neighbours each time.
 	SameEpoch
-	// Endless goes on with the next epoch at once, without io.EOF: for train.Loop.RunSteps.
+	// Endless continues with the next epoch, without io.EOF: for train.Loop.RunSteps.
 	Endless
 )
 
@@ -62,7 +62,7 @@ type Options struct {
 // Dataset is a loader as a GoMLX train.Dataset. Make it with New and Close it.
 //
 // Its methods may be called by any goroutine; calls of Yield take turns. One Dataset at a time may use a loader: a
-// second one's Yield returns loader.ErrBusy while the epoch of the first is under way.
+// second one's Yield returns loader.ErrBusy while the epoch of the first is running.
 type Dataset struct {
 	ld     *loader.Loader
 	opt    Options
@@ -81,8 +81,8 @@ type Dataset struct {
 
 var _ train.Dataset = (*Dataset)(nil)
 
-// New makes a Dataset of a loader, which stays the caller's to close, after the Dataset. When ctx ends, Yield returns
-// its cause. New starts nothing: the first Yield does.
+// New makes a Dataset of a loader. The caller closes the loader, after the Dataset. When ctx ends, Yield returns its
+// cause. The first Yield, not New, starts the goroutine.
 //
 // Errors: ErrGraph, ErrOptions.
 func New(ctx context.Context, ld *loader.Loader, opt Options) (*Dataset, error) {
@@ -112,8 +112,8 @@ func (d *Dataset) Name() string { return d.opt.Name }
 //
 // spec is a Spec. inputs are in the order that Unpack expects: use that to name them. labels are the first of the
 // loader's seed columns, [seeds, row...], and a mask, bool [seeds], that is false for padding; none if the loader
-// gathers no seed column. seeds is the batch size and one more, for the dump row. Rows are the batch's distinct seeds;
-// a seed that is asked for twice in a batch counts once.
+// gathers no seed column. seeds is the batch size plus one, for the dump row. Rows are the batch's distinct seeds; a
+// seed that is requested twice in a batch counts once.
 //
 // All tensors belong to the caller, who may finalize them at any time. The error is io.EOF at the end of an epoch (see
 // After), the loader's, ErrBatch, ErrClosed, or the cause of the context's end; it is repeated until Reset.
@@ -153,10 +153,9 @@ func (d *Dataset) next() item {
 	return d.feed.receive()
 }
 
-// Reset implements train.Dataset: it ends the epoch, if one is under way, and begins the next or the same again, as
-// After says. Where the epoch has not begun, because nothing was yielded since New, Resume or the last Reset, it does
-// nothing: GoMLX resets some datasets before use and others after. Errors do not survive it, except ErrClosed and the
-// context's.
+// Reset implements train.Dataset: it ends a running epoch, and begins the next or the same one again, as After says. If
+// the epoch has not begun, because nothing was yielded since New, Resume or the last Reset, it does nothing: GoMLX
+// resets some datasets before use and others after. It clears errors, except ErrClosed and the context's.
 func (d *Dataset) Reset() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -169,8 +168,8 @@ func (d *Dataset) Reset() {
 	}
 }
 
-// Resume makes the next Yield go on after the batch whose state s is: in its epoch, to the end of that, and with the
-// epochs after it. Yield returns loader.ErrState if s is of another dataset, seed list or sampling options.
+// Resume makes the next Yield continue after the batch with state s: to the end of its epoch, and then with later
+// epochs. Yield returns loader.ErrState if s is of another dataset, seed list or sampling options.
 func (d *Dataset) Resume(s loader.State) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -184,8 +183,8 @@ func (d *Dataset) begin(epoch uint64, at *loader.State) {
 	d.epoch, d.resume, d.asked, d.err = epoch, at, false, nil
 }
 
-// State returns the place after the batch last yielded, to store with a checkpoint of the model and give to Resume;
-// false if there was none. Batches that were prepared ahead are not counted.
+// State returns the place after the batch last yielded, to store with a checkpoint of the model and pass to Resume;
+// false if no batch was yielded. Batches that were prepared ahead are not counted.
 func (d *Dataset) State() (loader.State, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -195,8 +194,8 @@ func (d *Dataset) State() (loader.State, bool) {
 	return *d.last, true
 }
 
-// Close ends the epoch under way and waits for its goroutine; a Yield that waits meanwhile returns ErrClosed. It does
-// not close the loader, and leaves yielded tensors to their owner. It may be called again.
+// Close ends the running epoch and waits for its goroutine; a waiting Yield returns ErrClosed. It does not close the
+// loader, nor finalize yielded tensors. It may be called again.
 func (d *Dataset) Close() {
 	d.cancel(ErrClosed)
 	d.mu.Lock()

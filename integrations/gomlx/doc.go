@@ -1,9 +1,8 @@
-// Package gomlx trains GoMLX models on khop's batches: a loader as a train.Dataset, with shapes that hardly ever
-// change.
+// Package gomlx trains GoMLX models on khop's batches: a loader as a train.Dataset, whose shapes rarely change.
 //
 // # Basics
 //
-// New makes a Dataset of a loader; GoMLX's training loop takes it. In the model, Unpack names what came in:
+// New makes a Dataset of a loader, for GoMLX's training loop. In the model, Unpack names the inputs:
 //
 //	ds, err := gomlx.New(ctx, ld, gomlx.Options{})
 //	defer ds.Close()
@@ -20,21 +19,20 @@
 //	}
 //
 // GoMLX compiles a model once for each combination of shapes, and refuses more than 32. Batches are therefore padded,
-// by default to powers of two that only ever grow, so that an epoch settles on one combination after a few batches.
-// Each list of nodes has a last row that is not a node, the dump row: padded edges lead from it to it, so that padding
-// reaches no node and no gradient.
+// by default to powers of two that only grow, so that an epoch has one combination after a few batches. The last row of
+// each list of nodes is not a node but the dump row: padded edges lead from it to itself, so padding reaches no node
+// and no gradient.
 //
-// The order of batches, their contents and their states are the loader's. One goroutine turns the next batch into
-// tensors while a training step runs.
+// The order of batches, their contents and their states are those of the loader. One goroutine converts the next batch
+// to tensors while a training step runs.
 //
 // # Caveats
 //
 // The graph must have one node type and one edge type; others are ErrGraph.
 //
 // Tensors that Yield returns belong to the caller, who may finalize them. Each array is copied once, from the loader's
-// slot into the tensor; nothing yielded refers to the loader's memory. GoMLX then transfers the tensor to its backend,
-// which its Go backend does by a copy of its own.
+// slot into the tensor; tensors do not refer to the loader's memory. GoMLX then transfers the tensor to its backend;
+// its Go backend copies it again.
 //
-// A Dataset that was used must be closed, before its loader: else a goroutine stays and the loader's epoch does not
-// end.
+// Close a used Dataset before its loader; otherwise a goroutine stays, and the loader's epoch does not end.
 package gomlx

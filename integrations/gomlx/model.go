@@ -27,7 +27,7 @@ type Batch struct {
 	IDs *ml.Node
 	// Mask is true for nodes and false for padding: bool [nodes].
 	Mask *ml.Node
-	// Layers are the sample's, outermost first: the order in which a model goes through them.
+	// Layers are the sample's layers, outermost first: the order in which a model computes them.
 	Layers []Layer
 
 	spec       Spec
@@ -46,9 +46,9 @@ type Layer struct {
 	edge map[string]*ml.Node
 }
 
-// Unpack names the inputs that a Dataset yielded. It is called in the model function, with its arguments.
+// Unpack names the inputs that a Dataset yielded. Call it in the model function, with its arguments.
 //
-// It and the methods of Batch and Layer panic with an error where they are misused, as GoMLX's graph functions do; the
+// It and the methods of Batch and Layer panic with an error if they are misused, as GoMLX's graph functions do; the
 // trainer returns it.
 func Unpack(spec any, inputs []*ml.Node) Batch {
 	s, ok := spec.(Spec)
@@ -116,7 +116,7 @@ func (l Layer) EdgeMask() *ml.Node {
 	return ml.LessThan(l.Target, ml.Scalar(l.Target.Graph(), l.Target.DType(), dump))
 }
 
-// Destinations returns the rows of h that belong to the layer's destinations: of [sources, ...] the first,
+// Destinations returns, from h [sources, ...], the rows of the layer's destinations, which are the first:
 // [destinations, ...].
 func (l Layer) Destinations(h *ml.Node) *ml.Node {
 	// Not a slice: its gradient is a Pad, which the Go backend lacks.
@@ -124,17 +124,18 @@ func (l Layer) Destinations(h *ml.Node) *ml.Node {
 	return ml.Gather(h, ml.Iota(h.Graph(), first, 0), true)
 }
 
-// Messages returns the row of h of each edge's source: of [sources, ...] those, [edges, ...].
+// Messages returns, from h [sources, ...], the row of each edge's source: [edges, ...].
 func (l Layer) Messages(h *ml.Node) *ml.Node { return ml.Gather(h, ml.InsertAxes(l.Source, -1)) }
 
-// Sum adds up the messages [edges, ...] that each destination gets: [destinations, ...]; zero where there are none.
+// Sum adds up the messages [edges, ...] that each destination gets: [destinations, ...]; zero for destinations without
+// messages.
 func (l Layer) Sum(messages *ml.Node) *ml.Node {
 	shape := messages.Shape().Clone()
 	shape.Dimensions[0] = l.Mask.Shape().Dimensions[0]
 	return ml.ScatterSum(ml.Zeros(messages.Graph(), shape), ml.InsertAxes(l.Target, -1), messages, true, false)
 }
 
-// Mean is Sum divided by Degree; zero where there are no messages.
+// Mean is Sum divided by Degree; zero for destinations without messages.
 func (l Layer) Mean(messages *ml.Node) *ml.Node {
 	degree := ml.ConvertDType(ml.MaxScalar(l.Degree(), 1), messages.DType())
 	for degree.Rank() < messages.Rank() {
@@ -143,7 +144,7 @@ func (l Layer) Mean(messages *ml.Node) *ml.Node {
 	return ml.Div(l.Sum(messages), degree)
 }
 
-// Degree returns the number of edges of each destination: int32 [destinations]. The dump row's means nothing.
+// Degree returns the number of edges of each destination: int32 [destinations]. That of the dump row is undefined.
 func (l Layer) Degree() *ml.Node {
 	g := l.Target.Graph()
 	return l.Sum(ml.Ones(g, shapes.Make(l.Target.DType(), l.Target.Shape().Dimensions[0])))

@@ -18,7 +18,7 @@ const (
 	// PowerOfTwo rounds up to powers of two, and never goes below what an earlier batch of the Dataset had.
 	PowerOfTwo Pad = iota
 	// Maximum takes the sampler's bound: one shape from the first batch on, at the price of computing on the largest
-	// batch that there could be. It suits small fan-outs.
+	// possible batch. It suits small fan-outs.
 	Maximum
 )
 

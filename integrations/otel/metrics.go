@@ -35,11 +35,11 @@ var stages = map[string]func(*loader.Stats) loader.Durations{
 	"body":    func(s *loader.Stats) loader.Durations { return s.Body },
 }
 
-// Observe has a meter tell what a loader counts, each time that it is read: the counters khop.loader.batches, nodes,
+// Observe reports a loader's counts by a meter, each time that it is read: the counters khop.loader.batches, nodes,
 // edges, rows and bytes; the counters khop.loader.stage.time (seconds) and khop.loader.stage.count, whose attribute
 // stage is as in loader.Stats; and the gauges khop.loader.memory (bytes, whose attribute purpose is as in
-// loader.Memory) and khop.loader.slots.held. All have attrs besides, such as a rank. Call stop before the loader is
-// closed or later; the caller owns meter and loader.
+// loader.Memory) and khop.loader.slots.held. All also have attrs, such as a rank. Call stop at any time, also after the
+// loader is closed; the caller owns meter and loader.
 func Observe(meter metric.Meter, l *loader.Loader, attrs ...attribute.KeyValue) (stop func() error, err error) {
 	o := &observed{loader: l, attrs: attrs, common: metric.WithAttributes(attrs...)}
 	if err := o.instruments(meter); err != nil {

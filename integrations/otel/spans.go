@@ -20,8 +20,8 @@ type Batch struct {
 
 // Epoch goes over the batches of an epoch as loader.Epoch does, with its errors. It makes a span "khop.epoch", and in
 // it for each batch "khop.wait", while the loop waits for it, and "khop.step", while the loop has it. Their
-// attributes are khop.epoch and khop.batch (its number); the epoch also has khop.batches, how many there were, and
-// khop.report, the sentence on what it waited for, where there is one. An error is the status of the epoch.
+// attributes are khop.epoch and khop.batch (its number); the epoch also has khop.batches, their number, and
+// khop.report, the sentence on what it waited for, if any. An error is the status of the epoch.
 func Epoch(ctx context.Context, tracer trace.Tracer, l *loader.Loader, n uint64) iter.Seq2[Batch, error] {
 	return func(yield func(Batch, error) bool) {
 		number := attribute.Int64("khop.epoch", int64(n))

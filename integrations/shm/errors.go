@@ -5,15 +5,15 @@ import (
 	"fmt"
 )
 
-// The errors to tell apart with errors.Is.
+// Sentinels for errors.Is.
 var (
-	// ErrNoServer is returned by Dial where nobody listens.
+	// ErrNoServer is returned by Dial if no server listens.
 	ErrNoServer = errors.New("no server there")
-	// ErrRunning is returned by a server where another one listens.
+	// ErrRunning is returned by a server if another one listens.
 	ErrRunning = errors.New("a server is running there")
-	// ErrUser is returned where the other side runs as another user.
+	// ErrUser is returned if the other side runs as another user.
 	ErrUser = errors.New("the other side is another user's")
-	// ErrGone is returned by a consumer whose server ended without a word: it was killed, or has crashed.
+	// ErrGone is returned by a consumer whose server ended without a message: it was killed, or has crashed.
 	ErrGone = errors.New("the server is gone: it was killed, or has crashed")
 	// ErrEnded is returned by a consumer whose server has ended in an orderly way.
 	ErrEnded = errors.New("the server has ended")
@@ -23,11 +23,11 @@ var (
 	ErrHeld = errors.New("every slot is held by a kept batch")
 	// ErrClosed is returned by a server or consumer that was closed.
 	ErrClosed = errors.New("the feed is closed")
-	// ErrBusy is returned for a second run of a consumer while one is under way.
+	// ErrBusy is returned for a second run of a consumer while one is running.
 	ErrBusy = errors.New("a run is already under way with this consumer")
-	// ErrNoRoom is returned where the machine has no memory left for a ring, or a consumer takes no more.
+	// ErrNoRoom is returned if the machine has no memory left for a ring, or the ring exceeds a consumer's limit.
 	ErrNoRoom = errors.New("no room for the ring")
-	// ErrOptions is returned for options that make no sense.
+	// ErrOptions is returned for invalid options.
 	ErrOptions = errors.New("invalid feed options")
 )
 
@@ -69,5 +69,5 @@ type Error struct {
 	Text string
 }
 
-// Error returns the server's words.
+// Error returns the server's text.
 func (e *Error) Error() string { return fmt.Sprintf("the server says (%v): %s", e.Code, e.Text) }

@@ -24,7 +24,7 @@ type layout struct {
 
 const (
 	maxRanges     = 4096    // streams that a core writes side by side while its translation cache still holds them
-	maxRangesEver = 1 << 16 // for so many nodes that a key would not fit 64 bits otherwise
+	maxRangesEver = 1 << 16 // where nodes are so many that a key would not fit 64 bits otherwise
 	rangeEdges    = 1 << 14 // aimed at: few ranges are so uneven that their sort leaves the cache
 	rangeNodes    = 1 << 18 // at most, while maxRanges allows: one worker writes their indptr
 )

@@ -27,7 +27,7 @@ type Options struct {
 	// needed only meanwhile, and for Perm. Many goroutines call it. nil takes them from the Go heap.
 	Alloc func(n int64) (mem []byte, free func(), err error)
 
-	idBits int // tests: pretend that ids take so many bits
+	idBits int // tests: pretend that ids take this number of bits
 }
 
 // Structure is the edges in compressed-sparse-column form. The arrays of elements are in the machine's byte order,

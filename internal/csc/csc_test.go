@@ -169,7 +169,7 @@ func TestSortingTakesNoMoreRoomThanTheEdges(t *testing.T) {
 	}
 }
 
-// TestWideKeysAreStoredInPart pretends that ids take so many bits that a key loses its top ones.
+// TestWideKeysAreStoredInPart pretends that ids are too wide for a key, which loses its top bits.
 func TestWideKeysAreStoredInPart(t *testing.T) {
 	for _, idBits := range []int{32, 36, 60} {
 		es := randomEdges(rand.New(rand.NewPCG(5, 5)), 1000, 20_000, 3, "skewed")

@@ -104,7 +104,7 @@ class Kernel:
         raise Failure(f"operand {operand}")
 
     def put(self, register, expression, kind):
-        """An assignment; what is narrower than the register is extended by the sign of its type."""
+        """An assignment; a value narrower than the register is extended by the sign of its type."""
         if register == "_":
             return f"(void)({expression});"
         have = self.type(register)

@@ -32,10 +32,20 @@ func libraryOf(t *testing.T, ptx string) (string, error) {
 	return library, err
 }
 
+// committed returns the PTX of package drivertest, as pack.py unpacks it.
+func committed(t *testing.T) string {
+	t.Helper()
+	to := t.TempDir()
+	if out, err := exec.Command("python3", "../../tools/ptx/pack.py", to).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return string(expect.Must(os.ReadFile(filepath.Join(to, changed)))(t))
+}
+
 // TestChangedInstructionIsCaught: what the tests run is the PTX, instruction by instruction, and findings name its
 // lines. (That the PTX passes as it is committed the tests show that run on all of it.)
 func TestChangedInstructionIsCaught(t *testing.T) {
-	text := expect.Must(os.ReadFile("../../" + changed))(t)
+	text := committed(t)
 	tests := filepath.Join(t.TempDir(), "drivertest")
 	build := exec.Command("go", "test", "-c", "-tags", "cuda", "-o", tests, "../drivertest")
 	if out, err := build.CombinedOutput(); err != nil {
@@ -47,8 +57,8 @@ func TestChangedInstructionIsCaught(t *testing.T) {
 		"wider cells": {old: ", 3;", new: ", 4;", want: "drivertest.ptx:"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ptx := strings.ReplaceAll(string(text), test.old, test.new)
-			expect.Ensure(t, ptx != string(text), "the PTX has no %q: change another instruction", test.old)
+			ptx := strings.ReplaceAll(text, test.old, test.new)
+			expect.Ensure(t, ptx != text, "the PTX has no %q: change another instruction", test.old)
 			library := expect.Must(libraryOf(t, ptx))(t)
 			run := exec.Command(tests, "-test.run", "^TestKernelsComputeWhatTheyAreGiven$")
 			run.Dir, run.Env = "../drivertest", append(os.Environ(), "KHOP_CUDA_DRIVER="+library)

@@ -58,8 +58,8 @@ func (b *Behind) wait() {
 	}
 }
 
-// writeAt writes all of p at a place, through the page cache where the file system refuses to pass it by. What is left
-// of a transfer that was cut short may be no whole block: it goes through the cache, too, which says what is wrong.
+// writeAt writes all of p at a place, through the page cache where the file system refuses to pass it by. The rest
+// of a transfer that was cut short may not be whole blocks: it goes through the cache, too, which reports the error.
 func writeAt(f *os.File, p []byte, at int64) error {
 	n, err := f.WriteAt(p, at)
 	if Refused(err) {
@@ -70,8 +70,8 @@ func writeAt(f *os.File, p []byte, at int64) error {
 	return err
 }
 
-// Close writes what is left, and waits until all is written, which does not mean that it is on the disk. The file's
-// place is behind the last byte then, and its transfers go through the page cache again.
+// Close writes the remaining bytes, and waits until all is written, which does not mean that it is on the disk. The
+// file's place is behind the last byte then, and its transfers go through the page cache again.
 func (b *Behind) Close() error {
 	b.wait()
 	if err := Set(b.f, false); b.err == nil {

@@ -120,7 +120,7 @@ func (c *Column) openPack(opt *ColumnOptions) (err error) {
 	return err
 }
 
-// Pack says how rows are packed; nil where nobody asked for it.
+// Pack says how rows are packed; nil where it was not requested.
 func (c *Column) Pack() *disk.PackState {
 	if c.pack != nil {
 		s := c.pack.state()

@@ -109,7 +109,7 @@ func TestACancelledBatchIsAnError(t *testing.T) {
 	}
 }
 
-// A chunk that was given back is given out again, to the last one, and what is read of it is counted.
+// Each chunk that was given back is given out again, and reads of it are counted.
 func TestChunksAreGivenOutAgain(t *testing.T) {
 	layout := Layout{RowBytes: 512, Rows: 1 << 20, Shape: disk.Shape{Page: 4096, Most: 4096, Sector: 512}}
 	p := expect.Must(newPack(layout, 10, PackOptions{Bytes: 3 * 4096, Memory: 1 << 20}))(t)
@@ -131,7 +131,7 @@ func TestChunksAreGivenOutAgain(t *testing.T) {
 	}
 }
 
-// A simulation of one of so many rows has chunks of so many fewer, and counts as if it had all.
+// A simulation of a share of the rows has chunks of as small a share, and counts as if it had all.
 func TestASimulationOfAShareCountsShares(t *testing.T) {
 	layout := Layout{RowBytes: 512, Rows: 1 << 20, Shape: disk.Shape{Page: 4096, Most: 4096, Sector: 512}}
 	p := expect.Must(newPack(layout, 10, PackOptions{Bytes: 100 * 4096, Memory: 1 << 20}.OfShare(4)))(t)
@@ -177,7 +177,7 @@ func TestADiskThatWritesSlowlyPacksNoRows(t *testing.T) {
 	}
 }
 
-// Names of policies are those of reports, and what is refused is said where packing is asked for at all.
+// Names of policies are those of reports, and a refusal of packing is reported if packing was requested.
 func TestPoliciesHaveTheirNames(t *testing.T) {
 	var names []string
 	for _, p := range append(disk.Policies(), disk.Packed) {

@@ -23,7 +23,7 @@ type PackOptions struct {
 	share int64 // a simulation has one of that many rows
 }
 
-// OfShare returns the options for a simulation of one of so many rows.
+// OfShare returns the options for a simulation of one in this number of rows.
 func (o PackOptions) OfShare(one int64) PackOptions {
 	o.share = one
 	return o

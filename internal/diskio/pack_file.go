@@ -75,7 +75,7 @@ func (p *pack) try(probe *disk.Probe) error {
 }
 
 // compare returns an ErrPack where a row that is packed would take as long as one that is not, if writing a chunk takes
-// so many seconds.
+// write seconds.
 func (p *pack) compare(probe *disk.Probe, write float64) error {
 	if probe.Small == 0 { // there is nothing to compare with
 		return nil

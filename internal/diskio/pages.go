@@ -97,7 +97,7 @@ func OpenPages(arrays []Mapped, opt PagesOptions) (*Pages, error) {
 	p.reader.probe = p.reader.describe()
 	for i := range p.arrays {
 		shape := p.reader.opt.Shape
-		shape.Gap = 0 // a page that nobody asked for costs as much memory as another
+		shape.Gap = 0 // a page that no request needs costs as much memory as another
 		p.arrays[i].layout.Shape = shape
 	}
 	return p, nil

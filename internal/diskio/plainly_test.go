@@ -304,7 +304,7 @@ func TestPlansAreThoseOfAPlainPlanner(t *testing.T) {
 	}
 }
 
-// What a planner takes is what it is said to take, and a window takes more only where batches ask for more.
+// A planner takes exactly the stated memory, and a window takes more only where batches ask for more.
 func TestAPlannerTakesTheMemoryThatIsSaid(t *testing.T) {
 	var ledger pinned.Ledger
 	const rows, slots = 100_000, 20_000

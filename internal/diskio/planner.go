@@ -38,7 +38,7 @@ const (
 // ask is that a batch of the window needs a row. Its number is its place in the ring.
 type ask struct {
 	// what is the row. The first ask for a row says where that is, if it is anywhere: isHeld and its slot of the cache,
-	// or isHeld and so many slots more as its place in the pack.
+	// or isHeld plus the number of slots plus its place in the pack.
 	what uint32
 	next uint32 // the next ask for the row; of its last ask the first
 }

@@ -94,7 +94,7 @@ func (e *lanes) ask(r *Reader, some []request, rows []int64, to []byte) []int64 
 	return rows
 }
 
-// rest adds to a request the next ones of its transfer, as long as all have so many bytes together.
+// rest adds to a request the next ones of its transfer, as long as all have at most room bytes together.
 func (r *Reader) rest(some []request, room int64) []request {
 	t := some[0].of
 	room -= some[0].extent.bytes

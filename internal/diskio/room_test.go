@@ -60,7 +60,7 @@ func TestAnArenaHasRoomWhereNoPieceLies(t *testing.T) {
 	expect.That(t, b == nil, "more than there is was given")
 }
 
-// The window has room for as many asks as are said to come, and no more.
+// The window has room for the announced number of requests, and no more.
 func TestAWindowHasRoomForItsAsks(t *testing.T) {
 	for asks, want := range map[int]int{0: 256, 256: 256, 257: 257, 1025: 1025} {
 		p, err := NewPlanner(Layout{RowBytes: 4, Rows: 100}, PlannerOptions{Slots: 10, Lookahead: 4, Asks: asks})
@@ -72,7 +72,7 @@ func TestAWindowHasRoomForItsAsks(t *testing.T) {
 	}
 }
 
-// A disk is probed only where nothing is said of the requests.
+// A disk is probed only if the requests are not given.
 func TestADiskIsNotProbedWhereRequestsAreGiven(t *testing.T) {
 	m, _ := columnFile(t, t.TempDir(), 4000, 512)
 	if f, _, err := pinned.OpenMapped(m.Bytes); err != nil {

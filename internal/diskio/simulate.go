@@ -83,7 +83,7 @@ func simulatePlans(layout Layout, opt PlannerOptions, asks [][]uint32, from int)
 	return total.Less(&before), cmp.Or(err, p.Close())
 }
 
-// queue is the rows of a cache, from the newest to the oldest, as LRU and SIEVE have them.
+// queue is the rows of a cache, from the newest to the oldest, as in LRU and SIEVE.
 type queue struct {
 	at    []queued // [row], and the end of the ring
 	end   uint32
@@ -97,7 +97,7 @@ type queued struct {
 	in, visited  bool
 }
 
-// QueueBytes returns what a simulation of a policy without a plan takes for so many rows.
+// QueueBytes returns the bytes that a simulation of a policy without a plan takes for this number of rows.
 func QueueBytes(rows int64) int64 { return queuedBytes * (rows + 1) }
 
 // queuedBytes are a queued row, and what hold has of it.

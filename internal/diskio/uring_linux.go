@@ -150,7 +150,7 @@ func (e *ring) close() error {
 	return errors.Join(append(errs, unix.Close(e.fd))...)
 }
 
-// enter begins so many requests of the ring, and waits until so many have ended.
+// enter begins a number of requests of the ring, and waits until end of them have ended.
 func (e *ring) enter(begin, end int) (begun int, errno unix.Errno) {
 	n, _, errno := unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(e.fd), uintptr(begin), uintptr(end), ringGetEvents, 0,
 		0)

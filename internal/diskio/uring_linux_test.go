@@ -104,7 +104,7 @@ func (e *ring) result(buffer int, n int32) {
 	*e.cqTail++
 }
 
-// What was interrupted is asked for again, what is there in part is read on, and the rest ends.
+// Interrupted requests are sent again, partial ones are completed, and the others end.
 func TestResultsOfARingEndItsRequestsOrAskAgain(t *testing.T) {
 	for _, fixed := range []bool{false, true} {
 		e, r := fakeRing(t, fixed)
@@ -179,7 +179,7 @@ func TestAReaderThatIsClosedLeavesNothing(t *testing.T) {
 	}
 }
 
-// A file is read past the page cache if that is said, wherever it lies.
+// A file is read past the page cache if that is requested, wherever it is.
 func TestAFileIsReadPastThePageCacheWhereThatIsSaid(t *testing.T) {
 	for _, folder := range folders(t) {
 		m, _ := columnFile(t, folder, 100, 512)

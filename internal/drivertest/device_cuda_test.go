@@ -191,12 +191,12 @@ func TestImageThatDoesNotLoadIsRefused(t *testing.T) {
 	refused := errors.Is(err, &device.Error{Code: 200}) || errors.Is(err, &device.Error{Code: 218})
 	expect.That(t, refused && strings.Contains(err.Error(), "ptxas"), "%v", err)
 	var k *device.Kernel
-	_, err = r.device.LoadKernels(drivertestPTX, map[string]**device.Kernel{"no_such_kernel": &k})
+	_, err = r.device.LoadPacked(kernelsPack, "drivertest.ptx", map[string]**device.Kernel{"no_such_kernel": &k})
 	if !errors.Is(err, &device.Error{Code: 500}) ||
 		!strings.Contains(err.Error(), "no_such_kernel") {
 		t.Errorf("%v", err)
 	}
-	m, err := r.device.LoadKernels(drivertestPTX, map[string]**device.Kernel{"poke": &k})
+	m, err := r.device.LoadPacked(kernelsPack, "drivertest.ptx", map[string]**device.Kernel{"poke": &k})
 	r.must(err)
 	r.must(m.Close())
 	r.must(m.Close())

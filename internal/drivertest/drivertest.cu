@@ -45,7 +45,7 @@ struct Poke {
     uint64_t value;
 };
 
-// Writes where it is told, which need not be memory.
+// Writes to the given address, which need not be memory.
 extern "C" __global__ void poke(Poke p) {
     if (blockIdx.x == 0 && threadIdx.x == 0) *p.at = p.value;
 }

@@ -3,13 +3,12 @@
 package drivertest
 
 import (
-	_ "embed"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
 )
 
-// deviceScale is Scale of drivertest.cu, laid out as the device has it.
+// deviceScale is Scale of drivertest.cu, laid out as on the device.
 type deviceScale struct {
 	out, in device.Address
 	factor  uint64
@@ -21,7 +20,7 @@ func _(x deviceScale) {
 		(unsafe.Offsetof(x.n)^24)|(unsafe.Sizeof(x)^32)]
 }
 
-// deviceReverse is Reverse of drivertest.cu, laid out as the device has it.
+// deviceReverse is Reverse of drivertest.cu, laid out as on the device.
 type deviceReverse struct {
 	data device.Address
 	n    int64
@@ -31,7 +30,7 @@ func _(x deviceReverse) {
 	_ = [1]struct{}{}[unsafe.Offsetof(x.data)|(unsafe.Offsetof(x.n)^8)|(unsafe.Sizeof(x)^16)]
 }
 
-// deviceDouble is Double of drivertest.cu, laid out as the device has it.
+// deviceDouble is Double of drivertest.cu, laid out as on the device.
 type deviceDouble struct {
 	out device.Address
 	x   float64
@@ -41,7 +40,7 @@ func _(x deviceDouble) {
 	_ = [1]struct{}{}[unsafe.Offsetof(x.out)|(unsafe.Offsetof(x.x)^8)|(unsafe.Sizeof(x)^16)]
 }
 
-// devicePoke is Poke of drivertest.cu, laid out as the device has it.
+// devicePoke is Poke of drivertest.cu, laid out as on the device.
 type devicePoke struct {
 	at    device.Address
 	value uint64
@@ -50,9 +49,6 @@ type devicePoke struct {
 func _(x devicePoke) {
 	_ = [1]struct{}{}[unsafe.Offsetof(x.at)|(unsafe.Offsetof(x.value)^8)|(unsafe.Sizeof(x)^16)]
 }
-
-//go:embed drivertest.ptx
-var drivertestPTX []byte
 
 // drivertestKernels are the kernels of drivertest.cu, loaded on one device. They are safe for concurrent use.
 type drivertestKernels struct {
@@ -66,7 +62,7 @@ type drivertestKernels struct {
 // loadDrivertestKernels loads them. Close them before the device.
 func loadDrivertestKernels(on *device.Device) (*drivertestKernels, error) {
 	k, err := &drivertestKernels{}, error(nil)
-	k.Module, err = on.LoadKernels(drivertestPTX, map[string]**device.Kernel{
+	k.Module, err = on.LoadPacked(kernelsPack, "drivertest.ptx", map[string]**device.Kernel{
 		"scale_add":      &k.scaleAdd.Kernel,
 		"reverse_blocks": &k.reverseBlocks.Kernel,
 		"store_double":   &k.storeDouble.Kernel,

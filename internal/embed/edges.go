@@ -133,7 +133,7 @@ func (l *links) source(e int64) int64 {
 	return l.wide[e]
 }
 
-// matrix returns the edges as a matrix with so many columns.
+// matrix returns the edges as a matrix with cols columns.
 func (l *links) matrix(cols int64) (*sparse.Matrix, error) {
 	indices := unified.FromSlice(l.narrow)
 	if l.narrow == nil {

@@ -14,12 +14,12 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// What is kept of a program (Options.Keep) are its tables, and a file of sums: a line of JSON, and 8 bytes for each row
-// of a column and for the edges of each node. A later run over another graph sees in them which nodes have changed, and
-// computes again what these reach: a sum that is damaged differs, too. The sums of the run in hand are in a file
-// beside, which takes the place of the other when all tables are done.
+// What is kept of a program (Options.Keep) are its tables, and a file of sums: a line of JSON, and a hash of 64 bits
+// for each row of a column and for the edges of each node. A later run over another graph sees in them which nodes have
+// changed, and computes again what these reach: a sum that is damaged differs, too. The sums of the run in hand are in
+// a file beside, which takes the place of the other when all tables are done.
 const (
-	keptFormat = "khop-embed-kept 1"
+	keptFormat = "khop-embed-kept 2" // 1 had sums that lists of few sources shared
 	keptFile   = "kept"
 	keptNext   = "kept.next"
 )
@@ -120,11 +120,11 @@ func (r *run) columnSums(t *Table, emit func([]uint64) error) error {
 	tables, row := []*Table{t}, t.rowBytes()
 	return r.pass(tables, 0, t.Rows, r.blockRows(tables), func(first int64, raw [][]byte) error {
 		return r.sums(first, first+int64(len(raw[0]))/row, func(v int64) uint64 {
-			sum := xxh3.Hash(raw[0][(v-first)*row : (v-first+1)*row])
+			seed := uint64(0)
 			if t.Scale != nil {
-				sum += uint64(math.Float32bits(t.Scale[v]))
+				seed = uint64(math.Float32bits(t.Scale[v]))
 			}
-			return sum
+			return xxh3.HashSeed(raw[0][(v-first)*row:(v-first+1)*row], seed)
 		}, emit)
 	})
 }
@@ -132,10 +132,22 @@ func (r *run) columnSums(t *Table, emit func([]uint64) error) error {
 // sum is that of the sources of a node's edges of a type.
 func (t *topology) sum(edges int, node int64) uint64 {
 	lo, hi := t.between(edges, node)
-	offset, sum := t.g.Offset(t.g.Schema().Edges[edges].Src), uint64(hi-lo)
-	for ; lo < hi; lo++ {
-		sum = (sum ^ uint64(t.source(lo, offset))) * 0x9e3779b97f4a7c15
-		sum ^= sum >> 29
+	offset := t.g.Offset(t.g.Schema().Edges[edges].Src)
+	return sumOfList(node, hi-lo, func(i int64) int64 { return t.source(lo+i, offset) })
+}
+
+// sumOfList hashes a node, the length of a list, and the list: 64 entries at a time, each hash keyed by the
+// one before.
+func sumOfList(node, n int64, at func(i int64) int64) uint64 {
+	var block [64 * 8]byte
+	binary.LittleEndian.PutUint64(block[:], uint64(n))
+	sum := xxh3.HashSeed(block[:8], uint64(node))
+	for i := int64(0); i < n; {
+		b := block[:0]
+		for ; i < n && len(b) < len(block); i++ {
+			b = binary.LittleEndian.AppendUint64(b, uint64(at(i)))
+		}
+		sum = xxh3.HashSeed(b, sum)
 	}
 	return sum
 }

@@ -392,8 +392,8 @@ func (r *run) planSweeps(now *StepReport, s *Step, memory int64) error {
 	return nil
 }
 
-// lookedAt returns how many of some nodes a sweep looks at for a block to which they have so many edges: of each group,
-// its number, and the nodes of those that have one of the edges.
+// lookedAt returns how many of some nodes a sweep looks at for a block to which they have this number of edges: of each
+// group, its number, and the nodes of those that have one of the edges.
 func lookedAt(nodes, edges float64) float64 {
 	return nodes * (1.0/group + 1 - math.Exp(-group*edges/max(nodes, 1)))
 }

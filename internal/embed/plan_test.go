@@ -67,3 +67,32 @@ func TestARehearsalOfSomeRowsSaysWhatAllWouldRead(t *testing.T) {
 	near := func(a, b int64) bool { return 20*a >= 17*b && 20*a <= 23*b }
 	expect.That(t, near(some.Read, all.Read) && near(some.Requests, all.Requests), "%+v of %+v", some, all)
 }
+
+// TestSumsOfListsDiffer, of lists of few sources, whose sums once were the same, and of one list at two nodes.
+func TestSumsOfListsDiffer(t *testing.T) {
+	sum := func(node int64, list []int64) uint64 {
+		return sumOfList(node, int64(len(list)), func(i int64) int64 { return list[i] })
+	}
+	seen := map[uint64][]int64{}
+	add := func(list ...int64) {
+		if was, ok := seen[sum(5, list)]; ok {
+			t.Errorf("%v has the sum of %v", list, was)
+		}
+		seen[sum(5, list)] = list
+		expect.That(t, sum(5, list) != sum(6, list), "%v at two nodes", list)
+	}
+	add()
+	for a := range int64(40) {
+		add(a)
+		for b := range int64(40) {
+			add(a, b)
+			for c := range int64(12) {
+				add(a, b, c)
+			}
+		}
+	}
+	long := make([]int64, 64)
+	add(long...)
+	add(append(long, 0)...)
+	add(append(long, long...)...)
+}

@@ -72,7 +72,8 @@ func (r *run) measure() error {
 	})
 }
 
-// tried returns how many rows of so many bytes a trial has, of so many. Memory that grows may take twice as much.
+// tried returns how many of some rows, of this number of bytes each, a trial has. Memory that grows may take twice as
+// much.
 func (r *run) tried(rows, bytes int64) int64 {
 	return max(min(rows, min(tryBytes, r.opt.Memory/4)/max(bytes, 1)), 1)
 }
@@ -226,8 +227,12 @@ func (r *run) measureMemory() error {
 	return region.Close()
 }
 
-// measureStep times sums, Apply and what becomes of its rows. mapped is a trial of a mapped file.
+// measureStep times sums, Apply and what becomes of its rows, where the step has any to make. mapped is a trial of a
+// mapped file.
 func (r *run) measureStep(k int, s *Step, mapped []byte) error {
+	if r.of[k].count == 0 {
+		return nil
+	}
 	for i := range s.Sums {
 		rel := &s.Sums[i]
 		if rel.Reduce.normed() {

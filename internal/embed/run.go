@@ -36,7 +36,7 @@ type Options struct {
 	Keep bool
 	// SaveEvery is how long rows may be finished before they are noted as such; 0: a second. Less than 0: no time.
 	SaveEvery time.Duration
-	// Progress is told how many nodes of a step are done.
+	// Progress receives how many nodes of a step are done.
 	Progress func(step string, done, total int64)
 }
 
@@ -66,7 +66,7 @@ type run struct {
 	now          *StepReport // of the step in hand
 }
 
-// Run carries out a program, or what is left of it where its folder has a journal of the same program. The tables of
+// Run carries out a program, or the rest of it where its folder has a journal of the same program. The tables of
 // its last step are then in files, which Output reads. After an error the folder has all that is finished.
 func Run(ctx context.Context, p *Program, opt Options) (*Report, error) {
 	r, err := open(ctx, p, opt, false)

@@ -148,7 +148,7 @@ var (
 	several = regexp.MustCompile(`"\.\."(?:,? "\.\.")+|\bN(?:,? N)+\b`)
 )
 
-// general takes numbers, paths below dir and what is quoted out of a text, which is cut to at most so many bytes.
+// general takes numbers, paths below dir and what is quoted out of a text, which is cut to a number of bytes.
 // Golden tests do so for hundreds of thousands of errors: regular expressions see only what they may match.
 func general(s, dir string, most int) (text string, values []string) {
 	if dir != "" {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// heard is a test that notes what it is told.
+// heard is a test that notes its messages.
 type heard struct {
 	testing.TB
 	said  string

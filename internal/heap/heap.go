@@ -1,5 +1,6 @@
 // Package heap keeps all that a process takes within one limit: Go's heap, and memory outside it. Go's own limit knows
-// nothing of the latter, and lets a piece go past it that is larger than what is left until garbage is collected.
+// nothing of the latter, and lets one allocation exceed it that is larger than the memory free until the next garbage
+// collection.
 //
 // While nobody sets a limit, all of it does nothing.
 package heap
@@ -12,7 +13,7 @@ import (
 	"sync/atomic"
 )
 
-// much is a change that the runtime is told of, and a piece that is worth a collection.
+// much is a change that is reported to the runtime, and an allocation that is worth a collection.
 const much = 1 << 20
 
 var (
@@ -20,7 +21,7 @@ var (
 	outside atomic.Int64 // of the heap
 
 	mu   sync.Mutex
-	told int64 // outside when the runtime was told
+	told int64 // outside at the last report to the runtime
 	left int64 // heap after the last collection by Expect
 )
 
@@ -47,7 +48,7 @@ func Outside(n int64) {
 	}
 }
 
-// tell tells the runtime what is left for the heap.
+// tell sets the runtime's limit for the heap.
 func tell() {
 	told = outside.Load()
 	n := limit.Load()

@@ -19,7 +19,7 @@ import (
 //go:embed page.html
 var page string
 
-// ErrAddress is returned for an address that is none.
+// ErrAddress is returned for an invalid address.
 var ErrAddress = errors.New("not an address to listen at")
 
 // Page is a page at an address.

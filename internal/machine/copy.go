@@ -41,8 +41,8 @@ func CopyRate(ctx context.Context, source []byte, dst [][]byte, round time.Durat
 	})
 }
 
-// medianRate returns how much a second so many goroutines do together. Each is given a step to repeat, which returns
-// how much it has done.
+// medianRate returns how much a number of goroutines do together in a second. Each is given a step to repeat, which
+// returns how much it has done.
 func medianRate(ctx context.Context, goroutines int, round time.Duration, begin func(i int) func() int64) (float64,
 	error) {
 	rates := make([]float64, rateRounds)
@@ -86,8 +86,8 @@ const Line = 64
 // linesAhead is how many lines are asked for before the first of them is read: more than any core has in flight.
 const linesAhead = 64
 
-// LineRate returns the lines a second that so many goroutines read at random places of source together, each with as
-// many on their way as its core has room for: what no walk over memory of that size can exceed. Each round takes at
+// LineRate returns the lines a second that a number of goroutines read at random places of source together, each with
+// as many on their way as its core has room for: what no walk over memory of that size can exceed. Each round takes at
 // least the given time. The caller must have written to all pages before.
 func LineRate(ctx context.Context, source []byte, readers int, round time.Duration) (float64, error) {
 	if len(source) < Line || readers < 1 {

@@ -22,7 +22,7 @@ type Code struct {
 	Name  string
 	Group int     // numbers that share a scale
 	Bound float64 // of the difference to the number that was stored, by the greatest number of its group
-	// RowBytes returns the bytes of a row of so many numbers.
+	// RowBytes returns the bytes of a row of this number of numbers.
 	RowBytes func(width int64) int64
 	// Encode writes a row. It fails for numbers that are not finite.
 	Encode func(to []byte, row []float32) error

@@ -21,12 +21,12 @@ func Document(options any, of []Option) map[string]any {
 	return d
 }
 
-// stands says that the option is not what it is where nothing is said.
+// stands reports whether the option differs from its default.
 func (o *Option) stands(v reflect.Value, of []Option) bool {
 	zero := func(o *Option) bool {
 		return v.FieldByIndex(o.index).IsZero() && (o.perType == nil || v.FieldByIndex(o.perType).IsZero())
 	}
-	group := func(name string) bool { // this one, or some option that belongs to it, is said
+	group := func(name string) bool { // this one, or an option that belongs to it, is given
 		return slices.ContainsFunc(of, func(p Option) bool { return (p.With == name || p.Name == name) && !zero(&p) })
 	}
 	switch {
@@ -40,7 +40,7 @@ func (o *Option) stands(v reflect.Value, of []Option) bool {
 	return group(o.Name)
 }
 
-// value returns the option as JSON has it: a bool, a number, a text or a list; fan-outs by type are an object.
+// value returns the option as a JSON value: a bool, a number, a text or a list; fan-outs by type are an object.
 func (o *Option) value(v reflect.Value) any {
 	at := v.FieldByIndex(o.index)
 	if o.isLists() {
@@ -65,7 +65,8 @@ func (o *Option) value(v reflect.Value) any {
 	return texts
 }
 
-// SetDocument sets options to values of a JSON object. It returns an Error for one that is wrong, or is none of them.
+// SetDocument sets options to values of a JSON object. It returns an Error for an invalid value, or a name that is not
+// an option.
 func SetDocument(options any, of []Option, document map[string]json.RawMessage) error {
 	if err := TakeDocument(options, of, document); err != nil {
 		return err

@@ -189,7 +189,7 @@ func (o *Option) byType(v, at reflect.Value) map[string]any {
 	return by
 }
 
-// listValue returns a list as JSON has it: numbers, or names.
+// listValue returns a list as a JSON value: numbers, or names.
 func (o *Option) listValue(list reflect.Value) any {
 	if o.Choices == nil {
 		return list.Interface()
@@ -201,7 +201,7 @@ func (o *Option) listValue(list reflect.Value) any {
 	return names
 }
 
-// listsValue returns lists as JSON has them.
+// listsValue returns lists as JSON values.
 func (o *Option) listsValue(v, at reflect.Value) any {
 	if by := o.byType(v, at); len(by) > 0 {
 		return by

@@ -6,11 +6,11 @@
 // options. The tags:
 //
 //	name     its name on the command line; default: that of the field, lookahead
-//	default  what doors take where nothing is said, and what a zero stands for in Go, but see zero
-//	zero     what a zero that is said stands for; a zero in Go is then not the default, unless this is -1, for none
+//	default  the value if the option is not given, and what a zero means in Go, but see zero
+//	zero     what a given zero means; a zero in Go is then not the default, unless this is -1, for none
 //	empty    the text that stands for nothing: no column, an empty list
 //	range    least and greatest value, with a comma; one may be left out
-//	kind     size (bytes, such as 4GB), path, each (values that may hold commas: the option is said once for each)
+//	kind     size (bytes, such as 4GB), path, each (values that may hold commas: the option is given once for each)
 //	choices  what a text may be, or the names of the values 0, 1, ... of a number, with commas
 //	switches the names of the values 1, 2, ... of a number, each a switch of its own
 //	by       the field of lists by type, of an option that has a value a hop

@@ -78,7 +78,7 @@ func (o *Option) set(v, at reflect.Value, value any) error {
 // Said has what a door says of options, by name: what Option.Set takes; nil where it says nothing.
 type Said map[string]any
 
-// Text returns what was said of an option, where that is a text or a plain value; else "".
+// Text returns the given value of an option, if that is a text or a plain value; else "".
 func (s Said) Text(name string) string {
 	switch value := s[name].(type) {
 	case string:
@@ -89,7 +89,7 @@ func (s Said) Text(name string) string {
 	return ""
 }
 
-// Apply sets options of a struct, which a pointer leads to, as they were said, and others to their defaults.
+// Apply sets options of a struct, which a pointer leads to, to given values, and others to their defaults.
 func Apply(options any, of []Option, said Said) error {
 	for i := range of {
 		o := &of[i]

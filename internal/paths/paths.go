@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns a path as messages, manifests and JSON have it: as it is, or in quotes, with escapes as Go has them,
-// where it holds bytes that are not UTF-8 or characters that do not print. Different paths have different texts.
+// Text returns a path as messages, manifests and JSON have it: as it is, or in quotes, with Go's escapes, where it
+// holds bytes that are not UTF-8 or characters that do not print. Different paths have different texts.
 func Text(path string) string {
 	if path != "" && path[0] != '"' && Message(path) == path && !strings.ContainsAny(path, "\n\t\uFFFD") {
 		return path

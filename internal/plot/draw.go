@@ -2,10 +2,6 @@ package plot
 
 import (
 	"math"
-	"strconv"
-
-	"github.com/wcharczuk/go-chart/v2"
-	"github.com/wcharczuk/go-chart/v2/drawing"
 )
 
 // The measures of a picture, in pixels.
@@ -14,16 +10,50 @@ const (
 	margin        = 14
 	lineHeight    = 18
 	gap           = 6  // between a tick and its label
-	sample        = 22 // length of the line beside a name
-	titleSize     = 14
-	textSize      = 9
+	sample        = 26 // length of the line beside a name
+	titleSize     = 16
+	textSize      = 12
 	fewPoints     = 20 // a line of fewer has its points marked
+	fewBars       = 12 // fewer bars have their numbers above them
+	near          = 3  // lines that are not further apart hide one another
+	dash          = 6  // length of a dash
+	markEvery     = 48 // a mark at the axes of y
 )
+
+// ink is a colour by what it is for; from curves on, those of lines.
+type ink int
+
+const (
+	paper ink = iota
+	strong
+	soft
+	grid
+	curves
+)
+
+// colours are the inks on light pages, and on dark ones.
+var colours = []struct{ light, dark string }{{"fff", "1e242e"}, {"1d2433", "e8ebf1"}, {"596275", "a3adbf"},
+	{"dfe3ea", "353d4b"}, {"1f5fbf", "7fb0ff"}, {"b84a00", "ffa45c"}, {"00756a", "45cdbb"}, {"9c2785", "ee90de"},
+	{"6a6400", "d3cd52"}, {"4b5263", "c3c9d6"}}
+
+// inkOf is the ink of a line.
+func inkOf(curve int) ink { return curves + ink(curve%(len(colours)-int(curves))) }
+
+// surface is what pictures are drawn on, in pixels from the upper left corner.
+type surface interface {
+	// line draws a line through points, dashed where gaps are not 0 pixels long.
+	line(points [][2]int, of ink, wide, gaps int)
+	box(x0, y0, x1, y1 int, of ink)
+	dot(x, y, radius int, of ink)
+	text(text string, x, y, size int, of ink)
+	width(text string, size int) int
+}
 
 // canvas is a picture that is being drawn.
 type canvas struct {
-	chart.Renderer
+	surface
 	p                        *Plot
+	wide, high               int
 	top, bottom, left, right int // of the box of the curves
 	x                        axis
 	y                        [2]axis // right and left
@@ -31,130 +61,189 @@ type canvas struct {
 }
 
 // draw draws the plot: from above the title, the names of curves, those of the axes, the box.
-func (p *Plot) draw(r chart.Renderer) chart.Renderer {
-	c := &canvas{Renderer: r, p: p, x: p.below()}
-	if font, err := chart.GetDefaultFont(); err == nil {
-		r.SetFont(font)
-	}
-	r.SetFillColor(drawing.ColorWhite)
-	c.rectangle(0, 0, width, height)
-	r.Fill()
-	r.SetFontColor(chart.DefaultTextColor)
-	c.y = [2]axis{p.axis(p.Right, false), p.axis(p.Left, true)}
+func (p *Plot) draw(on surface, wide, high int) {
+	c := &canvas{surface: on, p: p, wide: wide, high: high, x: p.below()}
+	c.box(0, 0, wide, high, paper)
+	c.y = [2]axis{p.axis(p.Right, false, high/markEvery), p.axis(p.Left, true, high/markEvery)}
 	if c.alone = c.y[1].ticks == nil; c.alone {
 		c.y[0], c.y[1] = c.y[1], c.y[0]
 	}
-	r.SetFontSize(titleSize)
-	at := margin + lineHeight
-	c.centred(c.fitted(p.Title, width-2*margin), width/2, at)
-	r.SetFontSize(textSize)
-	at = c.names(at+lineHeight+gap) + lineHeight
-	c.top, c.bottom = at+gap+2, height-margin-2*lineHeight
-	c.left, c.right = margin+c.widest(c.y[1])+gap, width-margin-c.widest(c.y[0])-gap
-	c.Text(c.fitted(c.y[1].name, width/2-2*margin), margin, at)
-	right := c.fitted(c.y[0].name, width/2-2*margin)
-	c.Text(right, width-margin-c.width(right), at)
-	c.centred(c.fitted(c.x.name, c.right-c.left), (c.left+c.right)/2, height-margin)
-	c.axes()
-	for i, line := range p.Curves {
-		c.curve(line, chart.GetDefaultColor(i))
+	at := margin
+	if p.Title != "" {
+		at += lineHeight
+		c.text(c.fitted(p.Title, wide-2*margin, titleSize), margin, at, titleSize, strong)
 	}
-	return r
+	names := at + lineHeight + gap
+	if len(p.Curves) > 1 {
+		at = c.names(nil, names)
+	}
+	at += lineHeight
+	c.top, c.bottom = at+gap+4, high-margin-2*lineHeight
+	if c.labelled() {
+		c.top += lineHeight
+	}
+	c.left, c.right = margin+c.widest(c.y[1])+gap, wide-margin-c.widest(c.y[0])-gap
+	room := wide/2 - 2*margin
+	right := c.fitted(c.y[0].name, room, textSize)
+	if c.alone {
+		room = wide - 2*margin
+	}
+	c.say(c.fitted(c.y[1].name, room, textSize), margin, at)
+	c.say(right, wide-margin-c.long(right), at)
+	c.centred(c.fitted(c.x.name, c.right-c.left, textSize), (c.left+c.right)/2, high-margin)
+	c.axes()
+	lines := c.lines()
+	if len(p.Curves) > 1 {
+		c.names(lines, names)
+	}
+	if p.Bars {
+		c.bars(lines)
+		return
+	}
+	for i, l := range lines {
+		c.curve(l, inkOf(i))
+	}
 }
 
-// names writes what the colours stand for, row by row, and returns where the last row is.
-func (c *canvas) names(y int) int {
+func (c *canvas) long(text string) int { return c.width(text, textSize) }
+
+func (c *canvas) say(text string, x, y int) { c.text(text, x, y, textSize, soft) }
+
+func (c *canvas) centred(text string, x, y int) { c.say(text, x-c.long(text)/2, y) }
+
+// names writes what the colours of lines stand for, row by row, and returns where the last row is. Without lines it
+// writes nothing.
+func (c *canvas) names(lines []curve, y int) int {
 	x := margin
 	for i, line := range c.p.Curves {
-		name := c.fitted(line.Name, width/2)
-		need := sample + gap + c.width(name)
-		if x > margin && x+need > width-margin {
+		name := c.fitted(line.Name, c.wide/2, textSize)
+		need := sample + gap + c.long(name)
+		if x > margin && x+need > c.wide-margin {
 			x, y = margin, y+lineHeight
 		}
-		c.pen(chart.GetDefaultColor(i), 2)
-		c.line(x, y-4, x+sample, y-4)
-		c.Text(name, x+sample+gap, y)
+		if lines != nil {
+			c.line([][2]int{{x, y - 4}, {x + sample, y - 4}}, inkOf(i), 2, lines[i].under*dash)
+			c.dot(x+sample/2, y-4, 3, inkOf(i))
+			c.text(name, x+sample+gap, y, textSize, strong)
+		}
 		x += need + 3*gap
 	}
 	return y
 }
 
-// axes draws the box with its ticks and their labels.
+// axes draws the ground with its ticks and their labels.
 func (c *canvas) axes() {
-	c.pen(chart.DefaultAxisColor, 1)
-	c.rectangle(c.left, c.top, c.right, c.bottom)
-	c.Stroke()
 	for i, a := range c.y {
 		for _, t := range a.ticks {
 			y := c.across(a, t.At)
 			if i == 0 {
-				c.line(c.right, y, c.right+3, y)
-				c.Text(t.Label, c.right+gap, y+4)
+				c.line([][2]int{{c.right, y}, {c.right + 3, y}}, soft, 1, 0)
+				c.say(t.Label, c.right+gap, y+4)
 			} else {
-				c.line(c.left-3, y, c.left, y)
-				c.Text(t.Label, c.left-gap-c.width(t.Label), y+4)
+				c.line([][2]int{{c.left, y}, {c.right, y}}, grid, 1, 0)
+				c.say(t.Label, c.left-gap-c.long(t.Label), y+4)
 			}
 		}
 	}
+	c.line([][2]int{{c.left, c.bottom}, {c.right, c.bottom}}, soft, 1, 0)
 	free := 0 // no label of the axis below has been written from here on
 	for _, t := range c.x.ticks {
 		label := t.Label
 		if c.p.Bars {
-			label = c.fitted(label, max(c.along(1)-c.along(0)-gap, 6*titleSize))
+			label = c.fitted(label, max(c.along(1)-c.along(0)-gap, 6*titleSize), textSize)
 		}
-		x, half := c.along(t.At), c.width(label)/2
-		c.line(x, c.bottom, x, c.bottom+3)
-		if x-half >= free && x+half <= width {
-			c.Text(label, x-half, c.bottom+lineHeight)
+		x, half := c.along(t.At), c.long(label)/2
+		c.line([][2]int{{x, c.bottom}, {x, c.bottom + 3}}, soft, 1, 0)
+		if x-half >= free && x+half <= c.wide {
+			c.say(label, x-half, c.bottom+lineHeight)
 			free = x + half + gap
 		}
 	}
 }
 
-// curve draws a line, and its points where they are few.
-func (c *canvas) curve(line Curve, color drawing.Color) {
-	a := c.y[0]
-	if line.Left || c.alone {
-		a = c.y[1]
-	}
-	var points [][2]int
-	for i, x := range line.X {
-		if i < len(line.Y) && finite(line.Y[i]) {
-			points = append(points, [2]int{c.along(x), c.across(a, line.Y[i])})
+// curve is where a line goes.
+type curve struct {
+	points      [][2]int
+	marked      bool
+	under, over int // how many lines that are drawn before and after go where it goes
+}
+
+// lines returns where the curves go.
+func (c *canvas) lines() []curve {
+	list := make([]curve, len(c.p.Curves))
+	for i, line := range c.p.Curves {
+		a := c.y[0]
+		if line.Left || c.alone {
+			a = c.y[1]
+		}
+		list[i].marked = len(line.X) < fewPoints
+		for j, x := range line.X {
+			if j < len(line.Y) && finite(a.scale(line.Y[j])) {
+				list[i].points = append(list[i].points, [2]int{c.along(x), c.across(a, line.Y[j])})
+			}
+		}
+		for j := range list[:i] {
+			if hides(list[i].points, list[j].points) {
+				list[i].under++
+				list[j].over++
+			}
 		}
 	}
-	if c.p.Bars {
-		c.bars(points, color)
-		return
+	return list
+}
+
+// hides reports whether a line goes where another does from one point to the next.
+func hides(line, other [][2]int) bool {
+	at := map[int]int{}
+	for _, p := range other {
+		at[p[0]] = p[1]
 	}
-	c.pen(color, 2)
-	for i, p := range points {
-		if i == 0 {
-			c.MoveTo(p[0], p[1])
-		} else {
-			c.LineTo(p[0], p[1])
+	before := false
+	for _, p := range line {
+		y, both := at[p[0]]
+		now := both && max(p[1]-y, y-p[1]) <= near
+		if now && before {
+			return true
 		}
+		before = now
 	}
-	c.Stroke()
-	if len(line.X) >= fewPoints {
+	return false
+}
+
+// curve draws a line, and its points where they are few. What it would hide shows in its gaps, and around its points.
+func (c *canvas) curve(l curve, of ink) {
+	c.line(l.points, of, 2, l.under*dash)
+	if !l.marked {
 		return
 	}
-	for _, p := range points {
-		c.pen(color, 1)
-		c.SetFillColor(color)
-		c.Circle(3, p[0], p[1])
-		c.FillStroke()
+	for _, p := range l.points {
+		c.dot(p[0], p[1], 3+2*l.over, of)
 	}
 }
 
+// labelled reports whether bars have their numbers above them.
+func (c *canvas) labelled() bool {
+	return c.p.Bars && len(c.p.Curves) == 1 && len(c.p.Curves[0].X) <= fewBars
+}
+
 // bars draws a bar from below to each point, which is there also where the point is lowest.
-func (c *canvas) bars(points [][2]int, color drawing.Color) {
-	half := max((c.along(1)-c.along(0))*2/5, 1)
-	c.pen(color, 1)
-	for _, p := range points {
-		c.SetFillColor(color)
-		c.rectangle(p[0]-half, min(p[1], c.bottom-2), p[0]+half, c.bottom)
-		c.FillStroke()
+func (c *canvas) bars(lines []curve) {
+	slot := c.along(1) - c.along(0)
+	half := max(slot*2/5, 1)
+	for i, l := range lines {
+		for _, p := range l.points {
+			c.box(p[0]-half, min(p[1], c.bottom-2), p[0]+half, c.bottom, inkOf(i))
+		}
+	}
+	if !c.labelled() {
+		return
+	}
+	for i, x := range c.p.Curves[0].X {
+		y := c.p.Curves[0].Y[i]
+		label := amount(y)
+		if at := c.across(c.y[1], y); finite(c.y[1].scale(y)) && c.long(label) < slot {
+			c.text(label, c.along(x)-c.long(label)/2, min(at, c.bottom-2)-4, textSize, strong)
+		}
 	}
 }
 
@@ -169,141 +258,19 @@ func (c *canvas) across(a axis, v float64) int {
 	return c.bottom - int(math.Round(a.share(v)*float64(c.bottom-c.top)))
 }
 
-// pen sets what lines look like. They surround nothing.
-func (c *canvas) pen(color drawing.Color, wide float64) {
-	c.SetFillColor(drawing.ColorTransparent)
-	c.SetStrokeColor(color)
-	c.SetStrokeWidth(wide)
-}
-
-func (c *canvas) line(x0, y0, x1, y1 int) {
-	c.MoveTo(x0, y0)
-	c.LineTo(x1, y1)
-	c.Stroke()
-}
-
-func (c *canvas) rectangle(x0, y0, x1, y1 int) {
-	c.MoveTo(x0, y0)
-	c.LineTo(x1, y0)
-	c.LineTo(x1, y1)
-	c.LineTo(x0, y1)
-	c.LineTo(x0, y0)
-	c.Close()
-}
-
-func (c *canvas) width(text string) int {
-	if text == "" {
-		return 0
-	}
-	return c.MeasureText(text).Width()
-}
-
 func (c *canvas) widest(a axis) (most int) {
 	for _, t := range a.ticks {
-		most = max(most, c.width(t.Label))
+		most = max(most, c.long(t.Label))
 	}
 	return most
 }
 
-func (c *canvas) centred(text string, x, y int) { c.Text(text, x-c.width(text)/2, y) }
-
 // fitted leaves out the middle of a text that is too wide.
-func (c *canvas) fitted(text string, room int) string {
+func (c *canvas) fitted(text string, room, size int) string {
 	r := []rune(text)
-	for n := len(r); n > 8 && c.width(text) > room; {
+	for n := len(r); n > 8 && c.width(text, size) > room; {
 		n = n * 9 / 10
 		text = string(r[:n/2]) + "..." + string(r[len(r)-n/2:])
 	}
 	return text
-}
-
-// axis is a range of numbers with the marks in it.
-type axis struct {
-	name      string
-	low, high float64
-	ticks     []Tick
-}
-
-// share returns where in the range a value lies: from 0 to 1.
-func (a axis) share(v float64) float64 { return (v - a.low) / (a.high - a.low) }
-
-// below is the axis of x. Numbers that are all whole have whole marks.
-func (p *Plot) below() axis {
-	low, high, whole := span(p.Curves, func(c Curve) []float64 { return c.X })
-	if p.Ticks == nil {
-		return axis{p.Bottom, low, high, round(low, high, 12, whole)}
-	}
-	a := axis{p.Bottom, low, high, p.Ticks}
-	for _, t := range p.Ticks {
-		a.low, a.high = min(a.low, t.At), max(a.high, t.At)
-	}
-	if p.Bars {
-		a.low, a.high = a.low-0.5, a.high+0.5
-	}
-	return a
-}
-
-// axis is the axis of the curves on one side; without ticks where there are none.
-func (p *Plot) axis(name string, left bool) axis {
-	var curves []Curve
-	for _, c := range p.Curves {
-		if c.Left == left && len(c.Y) > 0 {
-			curves = append(curves, c)
-		}
-	}
-	if curves == nil {
-		return axis{low: 0, high: 1}
-	}
-	low, high, _ := span(curves, func(c Curve) []float64 { return c.Y })
-	if p.Bars {
-		low = min(low, 0)
-	}
-	return axis{name, low, high, round(low, high, 9, false)}
-}
-
-// span returns a range that has all finite values, which is never empty, and whether they are all whole.
-func span(curves []Curve, of func(Curve) []float64) (low, high float64, whole bool) {
-	low, high, whole = math.Inf(1), math.Inf(-1), true
-	for _, c := range curves {
-		for _, v := range of(c) {
-			if finite(v) {
-				low, high, whole = min(low, v), max(high, v), whole && v == math.Trunc(v)
-			}
-		}
-	}
-	if low > high {
-		return 0, 1, true
-	}
-	if least := max(math.Abs(high)*1e-9, math.SmallestNonzeroFloat64); high-low < least {
-		wide := max(0.5, math.Abs(high)/1000)
-		return low - wide, high + wide, whole
-	}
-	return low, high, whole
-}
-
-// round returns marks at multiples of 1, 2 or 5 times a power of ten, at most so many.
-func round(low, high float64, most int, whole bool) (ticks []Tick) {
-	step := math.Pow(10, math.Floor(math.Log10((high-low)/float64(most))))
-	for _, times := range []float64{1, 2, 5, 10} {
-		if (high-low)/(step*times) <= float64(most) {
-			step *= times
-			break
-		}
-	}
-	if whole {
-		step = max(step, 1)
-	}
-	for k := math.Ceil(low/step - 1e-9); k*step <= high+step*1e-9; k++ {
-		ticks = append(ticks, Tick{k * step, number(k*step, step)})
-	}
-	return ticks
-}
-
-// number writes a multiple of a step with the digits that tell it from the next.
-func number(v, step float64) string {
-	digits := max(0, -int(math.Floor(math.Log10(step)+1e-9)))
-	if magnitude := math.Abs(v); digits > 6 || magnitude >= 1e9 {
-		return strconv.FormatFloat(v, 'g', 6, 64)
-	}
-	return strconv.FormatFloat(v+0, 'f', digits, 64) // -0 is 0
 }

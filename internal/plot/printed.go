@@ -3,7 +3,6 @@ package plot
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -21,14 +20,19 @@ func Printed(title string, all Objects) (list []*Plot) {
 		return nil
 	}
 	last := all[len(all)-1]
-	for _, p := range []*Plot{learning(all), throughput(all), degrees(last), counts(last), splits(last), caches(last),
+	for _, p := range []*Plot{learning(all), throughput(all), degrees(last), counts(last), splits(last),
 		speedUps(last)} {
 		if p != nil {
-			p.Title = title + ": " + p.Title
 			list = append(list, p)
 		}
 	}
-	return append(list, times(title, last)...)
+	list = append(append(list, caches(last)...), times(last)...)
+	for _, p := range list {
+		if title != "" {
+			p.Title = title + ": " + p.Title
+		}
+	}
+	return list
 }
 
 // Of returns the pictures of what a command is about to print.
@@ -95,18 +99,12 @@ func bars(title, bottom, of string, labels []string, n []float64) *Plot {
 	if len(n) < 2 {
 		return nil
 	}
-	p := &Plot{Title: title, Bottom: bottom, Right: of, Bars: true}
-	log := slices.Max(n) > 100*max(slices.Min(n), 1)
-	if log {
-		p.Right += ", log10"
-	}
+	p := &Plot{Title: title, Bottom: bottom, Right: of, Bars: true,
+		Log: slices.Max(n) > 100*max(slices.Min(n), 1)}
 	line := Curve{Name: of}
 	for i, v := range n {
 		p.Ticks = append(p.Ticks, Tick{float64(i), labels[i]})
-		switch {
-		case v > 0 && log:
-			line.Add(float64(i), math.Log10(v))
-		case v > 0:
+		if v > 0 {
 			line.Add(float64(i), v)
 		}
 	}
@@ -175,7 +173,7 @@ func splits(last map[string]json.RawMessage) *Plot {
 }
 
 // times draws how many rows of a column of times there are, from the first to the last.
-func times(title string, last map[string]json.RawMessage) (list []*Plot) {
+func times(last map[string]json.RawMessage) (list []*Plot) {
 	var columns []struct {
 		Owner  string    `json:"owner"`
 		Column string    `json:"column"`
@@ -191,7 +189,7 @@ func times(title string, last map[string]json.RawMessage) (list []*Plot) {
 			at := c.First + (c.Last-c.First)*float64(i)/float64(len(c.Rows))
 			labels = append(labels, moment(at, c.Unit))
 		}
-		if p := bars(title+": "+c.Column+" of "+c.Owner, c.Column+", at least", "rows", labels, c.Rows); p != nil {
+		if p := bars(c.Column+" of "+c.Owner, c.Column+", at least", "rows", labels, c.Rows); p != nil {
 			list = append(list, p)
 		}
 	}
@@ -206,36 +204,58 @@ func moment(at float64, unit string) string {
 	return strconv.FormatFloat(at, 'g', 6, 64)
 }
 
-// caches draws the seconds of an epoch by the size of the cache, a line a policy.
-func caches(last map[string]json.RawMessage) *Plot {
-	var list []struct {
-		Bytes    float64 `json:"cache_bytes"`
-		Policies []struct {
-			Policy  string  `json:"policy"`
-			Seconds float64 `json:"seconds"`
-		} `json:"policies"`
-	}
+// cache is what policies do with a cache of a size.
+type cache struct {
+	Bytes    float64 `json:"cache_bytes"`
+	Policies []struct {
+		Policy  string  `json:"policy"`
+		Seconds float64 `json:"seconds"`
+		Misses  float64 `json:"misses"`
+	} `json:"policies"`
+}
+
+// optimum is the policy of fewest misses where each row is read alone, as the command prints it. It takes no seconds,
+// since nobody reads so.
+const optimum = "optimum"
+
+// caches draws by the size of the cache the seconds of an epoch, and the rows missed, a line a policy.
+func caches(last map[string]json.RawMessage) []*Plot {
+	var list []cache
 	if !read(last, "caches", &list) || len(list) < 2 {
 		return nil
 	}
-	all := 0.0
-	read(last, "column_bytes", &all)
-	p := &Plot{Title: "columns on disk", Bottom: "cache, % of the columns", Right: "seconds of the disk an epoch"}
-	found := map[string]*Curve{}
+	bytes, rows := 0.0, 0.0
+	read(last, "column_bytes", &bytes)
+	read(last, "rows", &rows)
+	seconds := &Plot{Title: "columns on disk: time", Bottom: "cache, % of the columns",
+		Right: "seconds of the disk an epoch"}
+	missed := &Plot{Title: "columns on disk: rows missed", Bottom: seconds.Bottom, Right: "% of the rows asked for"}
 	for _, c := range list {
 		x := math.Log2(max(c.Bytes, 1))
-		p.Ticks = append(p.Ticks, Tick{x, fmt.Sprintf("%.0f", 100*c.Bytes/max(all, 1))})
-		for _, policy := range c.Policies {
-			if found[policy.Policy] == nil {
-				found[policy.Policy] = &Curve{Name: policy.Policy}
+		tick := Tick{x, fmt.Sprintf("%.0f", 100*c.Bytes/max(bytes, 1))}
+		seconds.Ticks, missed.Ticks = append(seconds.Ticks, tick), append(missed.Ticks, tick)
+		for _, p := range c.Policies {
+			if p.Policy != optimum {
+				seconds.add(p.Policy, x, p.Seconds)
+			} else {
+				p.Policy = "optimum by row"
 			}
-			found[policy.Policy].Add(x, policy.Seconds)
+			missed.add(p.Policy, x, 100*p.Misses/max(rows, 1))
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(found)) {
-		p.Curves = append(p.Curves, *found[name])
+	if rows == 0 {
+		return []*Plot{seconds}
 	}
-	return p
+	return []*Plot{seconds, missed}
+}
+
+// add adds a point to the curve of a name.
+func (p *Plot) add(name string, x, y float64) {
+	i := slices.IndexFunc(p.Curves, func(c Curve) bool { return c.Name == name })
+	if i < 0 {
+		i, p.Curves = len(p.Curves), append(p.Curves, Curve{Name: name})
+	}
+	p.Curves[i].Add(x, y)
 }
 
 // speedUps draws the speed-up over the untuned kernel by width: a line without values of edges, one with them.

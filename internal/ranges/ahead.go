@@ -16,7 +16,7 @@ type Spans interface {
 	Close()
 }
 
-// Cut divides an object of so many bytes into spans of RangeBytes.
+// Cut divides an object of this number of bytes into spans of RangeBytes.
 func Cut(size int64) (list []Span) {
 	for at := int64(0); at < size; at += RangeBytes {
 		list = append(list, Span{at, min(RangeBytes, size-at)})

@@ -203,7 +203,8 @@ func (c *Client) keepTrying(ctx context.Context, what string, at Location, once 
 	}
 }
 
-// pauseBefore returns how long to wait after so many failures: twice as long each time, and not in step with others.
+// pauseBefore returns how long to wait after a number of failures: twice as long each time, and not in step with
+// others.
 func (c *Client) pauseBefore(failures int, why *transient) time.Duration {
 	d := c.Pause << (failures - 1)
 	d += time.Duration(rand.Int64N(int64(d/2) + 1))

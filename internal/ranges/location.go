@@ -65,7 +65,8 @@ func (l Location) String() string {
 	return l.Scheme + "://" + l.Host + "/" + l.Path
 }
 
-// Split takes the name of a file, or an address, apart: into a folder, and the name there, which has so many folders.
+// Split takes the name of a file, or an address, apart: into a folder, and the name there, which has this number of
+// folders.
 func Split(name string, folders int) (folder, rest string) {
 	name = filepath.ToSlash(name)
 	at := len(name)

@@ -33,7 +33,7 @@ func parse(t *testing.T, address string) ranges.Location {
 	return expect.Must(ranges.Parse(address))(t)
 }
 
-// fetched returns all bytes of an object, as Fetch has them.
+// fetched returns all bytes of an object, from Fetch.
 func fetched(o *ranges.Object, n int64) ([]byte, error) {
 	var mu sync.Mutex
 	all := make([]byte, n)

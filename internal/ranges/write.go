@@ -25,7 +25,7 @@ const (
 	mostAnswer   = 16 << 20
 )
 
-// PutFile makes an object of a file. fresh is as Put has it.
+// PutFile makes an object of a file. fresh is as in Put.
 func (c *Client) PutFile(ctx context.Context, at Location, name string, fresh bool) error {
 	f, err := os.Open(name)
 	if err != nil {
@@ -39,13 +39,13 @@ func (c *Client) PutFile(ctx context.Context, at Location, name string, fresh bo
 	return c.Put(ctx, at, f, st.Size(), fresh)
 }
 
-// PutBytes makes an object of some bytes. fresh is as Put has it.
+// PutBytes makes an object of some bytes. fresh is as in Put.
 func (c *Client) PutBytes(ctx context.Context, at Location, text []byte, fresh bool) error {
 	return c.Put(ctx, at, bytes.NewReader(text), int64(len(text)), fresh)
 }
 
-// Put makes an object of a file's first bytes: whole, or not at all. fresh says that there must be none yet, but with
-// the same bytes: ErrChanged.
+// Put makes an object of a file's first bytes: whole, or not at all. fresh: ErrChanged where the object exists with
+// other bytes.
 func (c *Client) Put(ctx context.Context, at Location, from io.ReaderAt, size int64, fresh bool) error {
 	if at.Scheme != "s3" && at.Scheme != "gs" {
 		return fmt.Errorf("%s: %w", at, ErrReadOnly)

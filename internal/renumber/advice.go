@@ -56,7 +56,7 @@ func Advise[I ID](ctx context.Context, m Model, a *Adjacency[I], batches []*Batc
 	return r, nil
 }
 
-// share is what is left of misses and pages: the geometric mean of both.
+// share is the remaining share of misses and pages: the geometric mean of both.
 func (c Counts) share(of Counts) float64 {
 	part := func(n, of int64) float64 { return float64(max(n, 1)) / float64(max(of, 1)) }
 	return math.Sqrt(part(c.Misses(), of.Misses()) * part(c.Pages, of.Pages))

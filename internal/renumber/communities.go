@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// CommunityBytes returns about how many bytes Communities takes for so many nodes and neighbours, besides the result.
+// CommunityBytes returns about how many bytes Communities takes for these numbers of nodes and neighbours, besides the
+// result.
 func CommunityBytes(nodes, neighbours int64) int64 { return 60*nodes + 8*neighbours }
 
 // forest is nodes that were merged into one another.
@@ -17,7 +18,7 @@ type forest struct {
 	done           []bool
 }
 
-// weighed is so many edges to a node.
+// weighed is a number of edges to a node.
 type weighed struct{ to, edges uint32 }
 
 const none = ^uint32(0)

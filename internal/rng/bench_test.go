@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Each result feeds the next input, so that what is measured is latency, which overlapping calls in a real loop hide in
+// Each result feeds the next input, so that it measures latency, which overlapping calls in a real loop hide in
 // part.
 
 func BenchmarkDraw(b *testing.B) {

@@ -211,7 +211,7 @@ func (p *Program) Close() error {
 // atOnce is how many requests a program works at.
 const atOnce = 8
 
-// Fetch brings rows of one of the columns that were told of, one after another. Any number are called at a time.
+// Fetch brings rows of one of the reported columns, one after another. Any number are called at a time.
 type Fetch func(ctx context.Context, column int, rows []int64, to []byte) error
 
 // Serve answers a Program until its input ends. open says whether there are such columns, and what brings their rows.

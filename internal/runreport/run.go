@@ -1,5 +1,5 @@
-// Package runreport makes one HTML file of what runs of khop have printed as JSON: the sentence, curves, options as
-// text, and what differs between them. The file needs nothing from elsewhere and runs no script.
+// Package runreport makes one HTML file of what runs of khop have printed as JSON: a sentence, what changed between
+// them, figures in units and groups, and curves. The file needs nothing from elsewhere and runs no script.
 package runreport
 
 import (
@@ -10,9 +10,8 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"slices"
-	"strconv"
+	"strings"
 
 	"github.com/khop-gnn/khop/internal/plot"
 )
@@ -25,17 +24,18 @@ var errNull = errors.New("null")
 // Run is what a run has printed.
 type Run struct {
 	Name    string
-	Said    string            // the sentence
-	Options string            // as khop reads them; "" for none
-	Values  map[string]string // all numbers and texts, by their path
+	Said    string           // the sentence of its report
+	Options string           // as khop reads them; "" for none
+	Values  map[string]value // all numbers and texts, by their path
 	Plots   plot.Sheet
-	Stages  []Stage
 }
 
-// Stage is how long a worker takes for a stage, a batch.
-type Stage struct {
-	Name string
-	Ms   float64
+// value is a number or a text, or a list of some.
+type value struct {
+	raw    string // as it is printed
+	number float64
+	is     bool      // a number
+	list   []float64 // of numbers
 }
 
 // Read reads what a run has printed: an object, or one an epoch and the result. say makes a sentence of a report.
@@ -56,10 +56,10 @@ func Read(name string, text []byte, say func(json.RawMessage) string) (*Run, err
 		return nil, fmt.Errorf("%w: it is empty", ErrRun)
 	}
 	last := all[len(all)-1]
-	r := &Run{Name: name, Values: map[string]string{}}
+	r := &Run{Name: name, Values: map[string]value{}}
 	for _, key := range []string{"report", "loading"} {
-		if r.Said == "" && last[key] != nil {
-			r.Said = say(last[key])
+		if last[key] != nil {
+			r.Said = cmp.Or(r.Said, say(last[key]))
 		}
 	}
 	if options := last["options"]; options != nil {
@@ -69,46 +69,88 @@ func Read(name string, text []byte, say func(json.RawMessage) string) (*Run, err
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(last)) {
-		if !slices.Contains([]string{"report", "loading", "caches", "degrees", "times"}, key) {
+		if !slices.Contains([]string{"caches", "degrees", "times"}, key) { // which are drawn
 			r.flatten(key, last[key])
 		}
 	}
-	for _, name := range []string{"sample", "gather", "disk"} {
-		if ms := 0.0; json.Unmarshal(last[name+"_ms"], &ms) == nil && ms > 0 {
-			r.Stages = append(r.Stages, Stage{name, ms})
-		}
+	r.Plots = plot.Printed("", all)
+	if p := r.stages(); p != nil {
+		r.Plots = append(r.Plots, p)
 	}
-	r.Plots = plot.Printed(name, all)
 	return r, nil
 }
 
-// mostListed is how many elements of a list are told.
+// mostListed is how many elements of a list are shown.
 const mostListed = 64
 
 // flatten notes what a value holds.
 func (r *Run) flatten(path string, text json.RawMessage) {
 	var object map[string]json.RawMessage
 	var list []json.RawMessage
-	var word string
+	var v value
 	switch {
-	case json.Unmarshal(text, &word) == nil:
-		if string(text) != "null" {
-			r.Values[path] = word
+	case json.Unmarshal(text, &v.raw) == nil:
+		if v.raw != "" { // nor null
+			r.Values[path] = v
 		}
 	case json.Unmarshal(text, &object) == nil:
 		for key, inner := range object {
 			r.flatten(path+"."+key, inner)
 		}
 	case json.Unmarshal(text, &list) == nil:
+		if len(list) > 0 && !strings.ContainsAny(string(list[0][:1]), "[{") {
+			v.raw = joined(list[:min(len(list), mostListed)])
+			if json.Unmarshal(text, &v.list) != nil {
+				v.list = nil
+			}
+			r.Values[path] = v
+			return
+		}
 		for i, inner := range list[:min(len(list), mostListed)] {
-			r.flatten(path+"."+strconv.Itoa(i), inner)
+			r.flatten(fmt.Sprintf("%s.%d", path, i), inner)
 		}
 	default:
-		r.Values[path] = string(text)
-		if f, err := strconv.ParseFloat(string(text), 64); err == nil && f != math.Trunc(f) {
-			if r.Values[path] = strconv.FormatFloat(f, 'g', 6, 64); math.Abs(f) >= 1e6 && math.Abs(f) < 1e15 {
-				r.Values[path] = strconv.FormatFloat(f, 'f', 0, 64)
-			}
+		v.raw = string(text)
+		v.is = json.Unmarshal(text, &v.number) == nil
+		r.Values[path] = v
+	}
+}
+
+// joined writes numbers or texts one after the other.
+func joined(list []json.RawMessage) string {
+	var words []string
+	for _, text := range list {
+		var word string
+		if json.Unmarshal(text, &word) != nil {
+			word = string(text)
+		}
+		words = append(words, word)
+	}
+	return strings.Join(words, ", ")
+}
+
+// number returns a figure; 0 where there is none.
+func (r *Run) number(path string) float64 { return r.Values[path].number }
+
+// stages draws how long a worker takes for a batch.
+func (r *Run) stages() *plot.Plot {
+	p := &plot.Plot{Title: "time of one worker, a batch", Right: "ms", Bars: true, Curves: []plot.Curve{{}}}
+	names, most, scale := []string{"sample", "gather", "disk"}, 0.0, 1.0
+	for _, name := range names {
+		most = max(most, r.number(name+"_ms"))
+	}
+	switch {
+	case most == 0:
+		return nil
+	case most < 1:
+		p.Right, scale = "µs", 1e3
+	}
+	for _, name := range names {
+		if ms := r.number(name + "_ms"); ms > 0 {
+			at := float64(len(p.Ticks))
+			p.Ticks = append(p.Ticks, plot.Tick{At: at, Label: name})
+			p.Curves[0].Add(at, ms*scale)
 		}
 	}
+	return p
 }

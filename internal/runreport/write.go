@@ -1,14 +1,16 @@
 package runreport
 
 import (
-	"bufio"
+	_ "embed"
 	"fmt"
-	"html"
+	"html/template"
 	"io"
-	"maps"
+	"math"
+	"path"
 	"slices"
 	"strings"
 
+	"github.com/khop-gnn/khop/internal/plot"
 	"github.com/khop-gnn/khop/internal/wholefile"
 )
 
@@ -22,120 +24,135 @@ func Output(path string, force bool, remedy string, read ...string) wholefile.Ou
 		From: read}
 }
 
-const head = mark + `<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark"><meta http-equiv="Content-Security-Policy"
- content="default-src 'none'; style-src 'unsafe-inline'; img-src data:"><link rel="icon" href="data:,">
-<title>khop report</title><style>
-:root { --line: #d9dde5; --soft: #596275; --mark: #1f5fbf; --card: #fff; --paper: #f5f6f8; --ink: #1d2433; }
-@media (prefers-color-scheme: dark) { :root { --line: #353d4b; --soft: #a3adbf; --mark: #7fb0ff; --card: #1e242e;
-  --paper: #14181f; --ink: #e8ebf1; } }
-body { margin: 0 auto; max-width: 76rem; padding: 1rem; font: 15px/1.5 system-ui, sans-serif; background: var(--paper);
-  color: var(--ink); }
-h1 { font-size: 1.3rem; } h2 { font-size: 1.05rem; overflow-wrap: anywhere; }
-section { background: var(--card); border: 1px solid var(--line); border-radius: .5rem; padding: .2rem 1rem 1rem;
-  margin: 0 0 1rem; break-inside: avoid; }
-.said { border-left: .3rem solid var(--mark); padding-left: .8rem; }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { text-align: left; padding: .15rem .8rem .15rem 0; border-bottom: 1px solid var(--line); font-weight: normal; }
-thead th, .soft { color: var(--soft); } pre { overflow-x: auto; font-size: .85rem; }
-.plots { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(min(26rem, 100%), 1fr)); }
-.plots svg { width: 100%; height: auto; max-width: 44rem; border-radius: .3rem; }
-div > svg[height] { width: 100%; max-width: 44rem; display: block; } .bar { fill: var(--mark); }
-:focus-visible { outline: .2rem solid var(--mark); }
-@media print { body { background: none; } section { border: none; padding: 0; } details > * { display: block; } }
-</style></head><body><main><h1>khop report</h1>
-`
+//go:embed page.html
+var page string
+
+var pageOf = template.Must(template.New("page").Parse(page))
+
+// group is figures under a heading.
+type group struct {
+	Title   string
+	Columns int
+	Figures []figure
+}
+
+// shownRun is a run as the page has it.
+type shownRun struct {
+	*Run
+	Verdict string
+	Tiles   []figure
+	Plots   []template.HTML
+}
+
+// The size of a plot, in pixels: two stand beside one another where a page is wide.
+const plotWidth, plotHeight = 440, 290
 
 // Write writes a report of runs.
 func Write(to io.Writer, runs []*Run) error {
-	w := bufio.NewWriter(to)
-	_, _ = w.WriteString(head)
-	for _, r := range runs {
-		if err := r.write(w); err != nil {
-			return err
+	all := figures(runs)
+	data := struct {
+		Runs    []*Run
+		Cards   []shownRun
+		Changes []group
+		Faster  []string
+		Groups  []group
+		Raw     []figure
+		Style   template.CSS
+	}{Runs: runs, Style: template.CSS(plot.Style()), Faster: faster(runs)}
+	for i, r := range runs {
+		s := shownRun{Run: r, Verdict: r.verdict(), Tiles: r.tiles(all, i)}
+		for _, p := range r.Plots {
+			var b strings.Builder
+			if err := p.Inline(&b, plotWidth, plotHeight); err != nil {
+				return err
+			}
+			s.Plots = append(s.Plots, template.HTML(b.String()))
+		}
+		if s.Verdict != "" || s.Tiles != nil || s.Plots != nil || s.Options != "" {
+			data.Cards = append(data.Cards, s)
 		}
 	}
-	differ, same := divided(runs)
-	if len(runs) > 1 {
-		table(w, "What differs", runs, differ, true)
+	data.Groups = grouped(all, func(f figure) bool { return f.group != hidden })
+	if !slices.ContainsFunc(runs, func(r *Run) bool { return !alike(r, runs[0]) }) {
+		data.Changes = grouped(all, changed)
 	}
-	table(w, "All values", runs, same, len(runs) == 1)
-	_, _ = w.WriteString("</main></body></html>\n")
-	return w.Flush()
+	slices.SortFunc(all, func(a, b figure) int { return strings.Compare(a.Path, b.Path) })
+	data.Raw = all
+	if _, err := io.WriteString(to, mark); err != nil {
+		return err
+	}
+	return pageOf.Execute(to, data)
 }
 
-func (r *Run) write(w *bufio.Writer) error {
-	fmt.Fprintf(w, "<section><h2>%s</h2>\n", html.EscapeString(r.Name))
-	if r.Said != "" {
-		fmt.Fprintf(w, "<p class=\"said\">%s</p>\n", html.EscapeString(r.Said))
-	}
-	r.bars(w)
-	_, _ = w.WriteString("<div class=\"plots\">")
-	for i := range r.Plots {
-		if err := r.Plots[i : i+1].SVG(w); err != nil {
-			return err
+// grouped returns the figures that are wanted, under their headings.
+func grouped(all []figure, wanted func(figure) bool) (list []group) {
+	for _, f := range all {
+		if !wanted(f) {
+			continue
 		}
+		if title := groups[f.group]; len(list) == 0 || list[len(list)-1].Title != title {
+			list = append(list, group{Title: title, Columns: len(f.Cells) + 1})
+		}
+		last := &list[len(list)-1]
+		last.Figures = append(last.Figures, f)
 	}
-	_, _ = w.WriteString("</div>\n")
-	if r.Options != "" {
-		fmt.Fprintf(w, "<details open><summary>Options, for khop serve --config</summary><pre>%s</pre></details>\n",
-			html.EscapeString(r.Options))
-	}
-	_, _ = w.WriteString("</section>\n")
-	return nil
+	return list
 }
 
-// bars draws how long stages take.
-func (r *Run) bars(w *bufio.Writer) {
-	most := 0.0
-	for _, s := range r.Stages {
-		most = max(most, s.Ms)
-	}
-	for _, s := range r.Stages {
-		fmt.Fprintf(w, "<div>%s: %.2f ms a worker and batch<svg viewBox=\"0 0 100 1\" height=\"10\" "+
-			"preserveAspectRatio=\"none\" aria-hidden=\"true\">"+
-			"<rect class=\"bar\" width=\"%.1f\" height=\"1\"/></svg></div>\n",
-			html.EscapeString(s.Name), s.Ms, 100*s.Ms/most)
-	}
+// least is the ratio below which a figure counts as the same.
+const least = 1.01
+
+// changed reports whether a figure is one to compare: it is no number, or differs by 1 %.
+func changed(f figure) bool {
+	return f.group != hidden && f.Differs() && slices.ContainsFunc(f.Cells, func(c cell) bool {
+		return c.Raw != f.Cells[0].Raw && (c.Ratio == "" || math.Abs(math.Log(c.ratio)) > math.Log(least))
+	})
 }
 
-// divided returns the values that differ between runs, and the others.
-func divided(runs []*Run) (differ, same []string) {
-	all := map[string]bool{}
-	for _, r := range runs {
-		for key := range r.Values {
-			all[key] = true
+// faster says how runs compare with the first.
+func faster(runs []*Run) (said []string) {
+	first := runs[0].number("batches_per_s")
+	for _, r := range runs[1:] {
+		if rate := r.number("batches_per_s"); rate > 0 && first > 0 {
+			said = append(said, fmt.Sprintf("%s made %s times as many batches a second as %s: %s, and %s.", r.Name,
+				digits(rate/first), runs[0].Name, digits(rate), digits(first)))
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(all)) {
-		other := slices.ContainsFunc(runs, func(r *Run) bool { return r.Values[key] != runs[0].Values[key] })
-		if other {
-			differ = append(differ, key)
-		} else {
-			same = append(same, key)
-		}
-	}
-	return differ, same
+	return said
 }
 
-// table writes values of all runs side by side.
-func table(w *bufio.Writer, title string, runs []*Run, keys []string, open bool) {
-	if len(keys) == 0 {
-		return
-	}
-	fmt.Fprintf(w, "<section><details%s><summary>%s</summary><div class=\"scroll\" tabindex=\"0\"><table><thead>"+
-		"<tr><th>name</th>", map[bool]string{true: " open"}[open], title)
-	for _, r := range runs {
-		fmt.Fprintf(w, "<th>%s</th>", html.EscapeString(r.Name))
-	}
-	_, _ = w.WriteString("</tr></thead><tbody>\n")
-	for _, key := range keys {
-		fmt.Fprintf(w, "<tr><th>%s</th>", html.EscapeString(strings.ReplaceAll(key, "_", " ")))
-		for _, r := range runs {
-			fmt.Fprintf(w, "<td>%s</td>", html.EscapeString(r.Values[key]))
+// verdict is what the run comes to, in a sentence or two.
+func (r *Run) verdict() string {
+	has := func(name string) bool { return r.Values[name].is }
+	text := func(name string) string { return shown(name, r.Values[name]) }
+	var said string
+	switch {
+	case has("batches_per_s"):
+		said = fmt.Sprintf("%s batches a second: %s a batch (median). The loader took %s of memory at most.",
+			digits(r.number("batches_per_s")), text("ms_per_batch.median"), text("memory_peak"))
+		if r.Said == "" {
+			said += " khop advises no change."
 		}
-		_, _ = w.WriteString("</tr>\n")
+	case has("test_accuracy") && has("best_epoch"):
+		said = fmt.Sprintf("%s: test accuracy %s, validation %s (epoch %s of %s), in %s.", text("model"),
+			text("test_accuracy"), text("val_accuracy"), text("best_epoch"), text("epochs"), text("seconds"))
+	case has("nodes") && has("edges"):
+		said = fmt.Sprintf("%s: %s nodes, %s edges, %s.", path.Base(text("dataset")), text("nodes"), text("edges"),
+			text("bytes"))
 	}
-	_, _ = w.WriteString("</tbody></table></div></details></section>\n")
+	return strings.TrimSpace(said + " " + r.Said)
+}
+
+// tiles returns the figures of a run to see first.
+func (r *Run) tiles(all []figure, i int) (list []figure) {
+	for _, path := range []string{"batches_per_s", "ms_per_batch.median", "edges_per_s", "memory_peak", "test_accuracy",
+		"val_accuracy", "loss", "seconds", "nodes", "edges", "classes", "bytes"} {
+		at := slices.IndexFunc(all, func(f figure) bool { return f.Path == path && f.Cells[i].Raw != "" })
+		if at >= 0 && len(list) < 4 {
+			f := all[at]
+			f.Cells = f.Cells[i : i+1]
+			list = append(list, f)
+		}
+	}
+	return list
 }

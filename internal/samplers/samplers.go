@@ -104,7 +104,7 @@ func (k *Kind) OnDevice() bool {
 	return ok
 }
 
-// Make returns the sampler with options as they were said, and others at their defaults.
+// Make returns the sampler with the given options, and others at their defaults.
 func (k *Kind) Make(said option.Said) (sampling.Sampler, error) {
 	return k.with(func(sampler any) error { return option.Apply(sampler, k.Options(), said) })
 }

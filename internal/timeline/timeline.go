@@ -3,7 +3,7 @@
 // A File has Lanes, one for each goroutine, which records spans that nest, arrows and counters in memory of its own:
 // the last ones stay. Nothing is written before Close. A nil Lane records nothing, and costs a comparison.
 //
-// Times are microseconds since baseTimeNanoseconds of the file, a time of day as torch's profiler has it.
+// Times are microseconds since baseTimeNanoseconds of the file, a time of day, as in torch's profiler.
 package timeline
 
 import (
@@ -130,8 +130,8 @@ type Lane struct {
 	events []event   // the last ones, once there are Most of them: a ring
 	next   int       // of it
 
-	told  sync.Mutex // of what is told afterwards
-	apart bool       // its spans were told afterwards, and do not nest
+	told  sync.Mutex // of what is reported afterwards
+	apart bool       // its spans were reported afterwards, and do not nest
 }
 
 type kind uint8

@@ -10,7 +10,7 @@
 // A profile of training a GCN on 20,000 nodes once showed 36 % in dropout and 10 % in exponentials, both on one
 // goroutine and element by element, and more in clearing memory and adding to it. Vectors, one pass over a matrix for
 // bias, activation and dropout, memory that is written in place of cleared, and dense products whose tiles stay in
-// registers took a fifth of the time on one worker. What is left are dense (42 %) and sparse products (27 %).
+// registers took a fifth of the time on one worker. The rest is dense (42 %) and sparse products (27 %).
 //
 // # Caveats
 //

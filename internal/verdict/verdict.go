@@ -38,7 +38,7 @@ type Facts struct {
 	Faults uint64  // pages that the process waited for while they were read from a file
 }
 
-// Verdict is what is said of a run.
+// Verdict is the judgement of a run.
 type Verdict struct {
 	Rule   string  // its name; "" where there is nothing to say
 	Limit  string  // that was met
@@ -53,7 +53,7 @@ type Verdict struct {
 	Waited  float64 // the share of them in which the loop waited for batches, but for the first
 }
 
-// Rule is one thing that is said of runs.
+// Rule is one judgement of runs.
 type Rule struct {
 	Name, Limit string
 	When        string // in words, for docs
@@ -92,12 +92,13 @@ func (f *Facts) idle() float64 { return f.Idle.Seconds() / (f.Seconds * float64(
 // faulted is the share of the workers' time that page faults took, about.
 func (f *Facts) faulted() float64 { return float64(f.Faults) * faultSeconds / max(f.work(), 1e-12) }
 
-// within returns how many times as fast the run becomes where loading takes so many seconds: the loop's own steps stay.
+// within returns how many times as fast the run becomes if loading takes this number of seconds: the loop's own steps
+// stay.
 func (f *Facts) within(seconds float64) float64 {
 	return f.Seconds / max(f.Body.Seconds(), seconds, 1e-9)
 }
 
-// Of says what is to be said of a run.
+// Of returns the judgement of a run.
 func Of(f *Facts) (v Verdict) {
 	v.Seconds, v.Batches = f.Seconds, f.Batches
 	if f.Batches < leastBatches || f.Seconds <= 0 {

@@ -40,7 +40,7 @@ func Open(name string) (*os.File, fs.FileInfo, error) {
 	return f, st, nil
 }
 
-// Read returns what a regular file holds, which ends where its size says, and has at most so many bytes. Errors are
+// Read returns what a regular file holds, which ends where its size says, and has no more than most bytes. Errors are
 // those of Open, and ErrLong.
 func Read(name string, most int64) ([]byte, error) {
 	f, st, err := Open(name)
@@ -58,9 +58,9 @@ func Read(name string, most int64) ([]byte, error) {
 	return text, err
 }
 
-// Input returns what a person has named for a command to read once, at most so many bytes: a regular file, a pipe that
-// somebody writes to, a device, or "-", which is standard input. A pipe without a writer is empty. It waits until ctx
-// ends. Errors: ErrKind for a folder, ErrLong, context.Cause(ctx), what the system says.
+// Input returns what a person has named for a command to read once, no more than most bytes: a regular file, a pipe
+// that somebody writes to, a device, or "-", which is standard input. A pipe without a writer is empty. It waits until
+// ctx ends. Errors: ErrKind for a folder, ErrLong, context.Cause(ctx), what the system says.
 func Input(ctx context.Context, name string, most int64) ([]byte, error) {
 	from := os.Stdin
 	if name != "-" {

@@ -7,14 +7,14 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Later is the rest of a Reader whose rows come later: goroutines fetch them one after the other, in the order in which
-// they were begun. The zero Later has nothing under way. Like a Reader, one goroutine at a time uses it.
+// Later has the other methods of a Reader whose rows come later: goroutines fetch them one after the other, in the
+// order of the calls of Fetch. The zero Later is idle. As for a Reader, one goroutine at a time may use it.
 type Later struct {
 	last   chan error // gets the outcome of all that was begun; nil: nothing is under way
 	cancel context.CancelFunc
 }
 
-// Fetch has a goroutine call fetch when all that was begun before is there; where that failed, fetch is not called. The
+// Fetch lets a goroutine call fetch when all earlier fetches are complete; if one failed, fetch is not called. The
 // context of fetch ends with ctx, and by Cancel.
 func (l *Later) Fetch(ctx context.Context, fetch func(ctx context.Context) error) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -36,10 +36,10 @@ func (l *Later) Fetch(ctx context.Context, fetch func(ctx context.Context) error
 	}()
 }
 
-// Idle reports whether nothing is under way.
+// Idle reports whether no fetch is running.
 func (l *Later) Idle() bool { return l.last == nil }
 
-// Finish waits for all that was begun. Where ctx ends before, it is still under way, and Cancel waits for it.
+// Finish waits for all fetches. If ctx ends before, they still run, and Cancel waits for them.
 func (l *Later) Finish(ctx context.Context, _ Slot) (waited time.Duration, err error) {
 	if l.last == nil {
 		return 0, nil
@@ -54,7 +54,7 @@ func (l *Later) Finish(ctx context.Context, _ Slot) (waited time.Duration, err e
 	return time.Since(begin), err
 }
 
-// Cancel ends the contexts of all that was begun, and waits for it.
+// Cancel ends the contexts of all fetches, and waits for them.
 func (l *Later) Cancel() {
 	if l.last != nil {
 		l.cancel()
@@ -68,7 +68,7 @@ func (l *Later) end() {
 	l.last, l.cancel = nil, nil
 }
 
-// CopyIDs returns the ids in memory of their own, for who reads them after Begin.
+// CopyIDs returns a copy of the ids, to read after Begin.
 func (w Want) CopyIDs() ([]int64, error) {
 	at, err := unified.Integers(w.IDs)
 	if err != nil {

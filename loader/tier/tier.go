@@ -1,11 +1,11 @@
-// Package tier says what a tier of memory is: what brings the rows of columns to batches. Package loader has seven. Six
-// are chosen by Residence and the options of devices: the source's memory (mapped), copies of it (resident), files
-// (disk), copies through page-locked memory to a device, the cache of a device, and the caches of its peers. One is of
-// columns from elsewhere for which this machine has no room.
-// loader.Hooks takes another one, from any module; examples/tier has one whose rows come over a pipe.
+// Package tier defines a tier of memory, which brings the rows of columns to batches. Package loader has seven.
+// Residence and the options of devices choose six of them: the source's memory (mapped), copies of it (resident), files
+// (disk), copies through page-locked memory to a device, the cache of a device, and the caches of its peers. The
+// seventh is for columns of other machines for which this one has no room. loader.Hooks takes another tier, from any
+// module; examples/tier has one whose rows come over a pipe.
 //
 // A placed source opens a Tier once. Each worker of its loaders has a Reader, and makes one batch at a time: it begins
-// to fetch the rows of all arrays, then finishes. Between both it does what else there is to do.
+// to fetch the rows of all arrays, does its other work, and finishes.
 package tier
 
 import (
@@ -23,19 +23,19 @@ import (
 // Close may be called by any number of goroutines.
 type Tier interface {
 	// Cost returns the anonymous memory that the tier takes for batches within a bound: Columns for all loaders
-	// together, Batches and Scratch for each. It is called for several bounds, also before Open.
+	// together, Batches and Scratch for each. It is called with several bounds, also before Open.
 	Cost(b Bound) Memory
-	// Open makes the rows of columns available. The error ends the making of a loader.
+	// Open makes the rows of columns available. With an error, no loader is made.
 	Open(ctx context.Context, env Env) error
-	// Reader returns what reads for one worker of a loader.
+	// Reader returns the Reader of one worker of a loader.
 	Reader(w Worker) (Reader, error)
-	// Stats says what was read so far.
+	// Stats returns the counts so far.
 	Stats() (Stats, error)
-	// Close frees all memory. All readers are closed by then. A Tier that was not opened is closed too.
+	// Close frees all memory. All readers are closed by then. It is called also if Open was not.
 	Close() error
 }
 
-// Chooser is a Tier that does not have all columns. Those that Has refuses come as they would without the tier.
+// Chooser is a Tier that does not have all columns. Columns that Has refuses come as they would without the tier.
 type Chooser interface {
 	Tier
 	Has(c *Column) bool
@@ -43,52 +43,52 @@ type Chooser interface {
 
 // Reader fetches rows for one worker. One goroutine at a time uses it, for one slot at a time.
 type Reader interface {
-	// Begin begins to fetch the rows of an array of the slot's batch. It reports whether they are all there: else they
-	// are once Finish has returned, and the memory of w.IDs may change before.
+	// Begin begins to fetch the rows of an array of the slot's batch. done reports whether all rows are complete;
+	// otherwise they are when Finish has returned, and the memory of w.IDs may change before that.
 	Begin(ctx context.Context, s Slot, w Want) (done bool, err error)
-	// Finish waits for all that was begun for the slot, and returns how long it waited for rows.
+	// Finish waits for all fetches of the slot, and returns how long it waited for rows.
 	Finish(ctx context.Context, s Slot) (waited time.Duration, err error)
-	// Cancel gives up what was begun since the last Finish: nothing writes to the slot any more when it returns.
+	// Cancel drops the fetches since the last Finish: when it returns, nothing writes to the slot any more.
 	Cancel()
-	// Close frees the reader. Nothing is under way.
+	// Close frees the reader. No fetch is running.
 	Close() error
 }
 
-// Done is the rest of a Reader whose Begin has always fetched all rows when it returns.
+// Done has the other methods of a Reader whose Begin always fetches all rows before it returns.
 type Done struct{}
 
-// Finish has nothing to wait for.
+// Finish does nothing.
 func (Done) Finish(context.Context, Slot) (time.Duration, error) { return 0, nil }
 
-// Cancel has nothing to give up.
+// Cancel does nothing.
 func (Done) Cancel() {}
 
-// Close has nothing to free.
+// Close does nothing.
 func (Done) Close() error { return nil }
 
 // Early is a Reader that knows which rows a batch will need before it is sampled.
 type Early interface {
 	Reader
-	// Expect begins to fetch for the slot, whose Turn says which batch it gets, and returns how long it waited for
-	// rows. Begin then says which rows those are.
+	// Expect begins to fetch rows for the slot, whose Turn says which batch it gets, and returns how long it waited for
+	// rows. Begin later names the rows.
 	Expect(ctx context.Context, s Slot) (waited time.Duration, err error)
 }
 
 // Slot is the memory of a batch that is being made.
 type Slot interface {
-	// Turn counts the batches of the epoch, or the part of one, that the loader makes, from 1 on. It is 0 for a batch
-	// on trial, or that was asked for alone.
+	// Turn counts the batches that the loader makes in the epoch, or the part of one, from 1 on. It is 0 for a trial
+	// batch, and for the answer to a request.
 	Turn() uint64
-	// Room returns host memory for so many bytes of the rows of an array: the rows themselves where batches are made on
-	// the CPU, else page-locked memory, from where they go to the device. A later call for the same array returns the
-	// same memory where that has room.
+	// Room returns host memory for this number of bytes of the rows of an array: the rows themselves if batches are
+	// made on the CPU, else page-locked memory, from where they go to the device. A later call for the same array
+	// returns the same memory, if that has room.
 	Room(array int, bytes int64) ([]byte, error)
-	// Rows takes the memory of an array for n rows, which is on the device where batches are made there, and returns
-	// it. What Room returned stays valid only where it had as much.
+	// Rows takes the memory of an array for n rows, on the device if batches are made there, and returns it. Memory
+	// from Room stays valid only if it had room for as much.
 	Rows(array int, n int64) (unified.Tensor, error)
 }
 
-// Want is the rows that an array of a batch wants.
+// Want names the rows of an array of a batch.
 type Want struct {
 	Array  int            // the number of the array in Loader.Arrays
 	Column int            // the number of its column in Env.Columns
@@ -101,10 +101,10 @@ type Column struct {
 	NodeType int            // -1: it is of the edges
 	Type     string         // the name of its node type; "": it is of the edges
 	Data     unified.Tensor // [rows, ...], where the source has it
-	Most     int64          // rows that the arrays of a batch have of it at most, in all
+	Most     int64          // the most rows of it in all arrays of a batch together
 }
 
-// Bound is what loaders that share a placed source have at most.
+// Bound has the greatest sizes of loaders that share a placed source.
 type Bound struct {
 	Columns         []Column // that the tier has
 	Loaders         int      // that share the tier
@@ -113,19 +113,20 @@ type Bound struct {
 	Batch           int64    // bytes of a batch
 }
 
-// Env is what a tier works with.
+// Env has what a tier needs.
 type Env struct {
 	Columns  []Column                // that the tier has; Want.Column counts them
 	Ledger   *pinned.Ledger          // counts memory, and keeps limits
 	Progress func(done, total int64) // bytes; never nil
 }
 
-// Worker is who a Reader reads for.
+// Worker is the worker that a Reader reads for.
 type Worker struct {
-	Loader     any            // tells apart the loaders that share a tier
+	Loader     any            // differs between the loaders that share a tier
 	Ledger     *pinned.Ledger // of the loader
-	Goroutines int            // that may copy rows at a time
-	// Stream is where a device's worker enqueues what brings rows; nil on the CPU, and for tiers that fill host memory.
+	Goroutines int            // that may copy rows at the same time
+	// Stream is the stream on which a device's worker enqueues copies of rows; nil on the CPU, and for tiers that fill
+	// host memory.
 	Stream *device.Stream
 }
 
@@ -134,7 +135,7 @@ type Memory struct {
 	Topology int64 `json:"topology"` // copies of the graph
 	Columns  int64 `json:"columns"`  // copies and caches of columns
 	Batches  int64 `json:"batches"`  // slots
-	Scratch  int64 `json:"scratch"`  // what samplers and tiers need besides
+	Scratch  int64 `json:"scratch"`  // other memory of samplers and tiers
 }
 
 // Total returns the sum over all purposes.
@@ -148,15 +149,15 @@ func (m Memory) Add(n Memory) Memory {
 		sat.Add(m.Scratch, n.Scratch)}
 }
 
-// Stats says what a tier has brought, as far as it counts that.
+// Stats counts what a tier has brought, as far as the tier counts.
 type Stats struct {
 	Rows  int64 // in all
-	Hits  int64 // out of a cache of the tier's own
-	Peers int64 // out of a peer's cache
-	Saved int64 // bytes that caches have spared
+	Hits  int64 // from the tier's own cache
+	Peers int64 // from a peer's cache
+	Saved int64 // bytes not read because of caches
 }
 
-// Add adds what another tier has brought.
+// Add adds the counts of another tier.
 func (s *Stats) Add(t Stats) {
 	s.Rows += t.Rows
 	s.Hits += t.Hits
@@ -164,23 +165,23 @@ func (s *Stats) Add(t Stats) {
 	s.Saved += t.Saved
 }
 
-// DiskStats says what was read from disk for columns that stay there.
+// DiskStats counts the reads from disk for columns that stay there.
 type DiskStats struct {
 	disk.Counts
 	Probe disk.Probe `json:"probe"`
-	// CacheRows are the rows that caches hold at most, Lookahead the batches that are known ahead at present.
+	// CacheRows are the most rows that caches hold, Lookahead the batches that are known ahead now.
 	CacheRows int64 `json:"cache_rows"`
 	Lookahead int   `json:"lookahead"`
 	// Pack is how rows of each column are packed; empty without PackBytes.
 	Pack []disk.PackState `json:"pack,omitempty"`
 }
 
-// TopologyStats says what was read from disk of a topology that stays there, for all loaders that share it. How long
+// TopologyStats counts the reads from disk of a topology that stays there, for all loaders that share it. How long
 // workers waited for it is in Stats.Disk.
 type TopologyStats struct {
 	disk.PageCounts
 	Bytes int64 `json:"topology_bytes"` // of the arrays on disk
-	// CacheBytes of pages are taken to be in memory at most: Options.Disk.CacheBytes.
+	// CacheBytes is the most bytes of pages that are assumed to be in memory: Options.Disk.CacheBytes.
 	CacheBytes int64      `json:"cache_bytes"`
 	Probe      disk.Probe `json:"probe"`
 }
@@ -190,29 +191,29 @@ type PlacedArray struct {
 	Array string      `json:"array"` // "indptr", "column feature"
 	Bytes int64       `json:"bytes"`
 	Rung  pinned.Rung `json:"rung"`
-	// Refused are the better ways to let the device address it, and why they were not taken.
+	// Refused are the better rungs, and the reasons against them.
 	Refused []pinned.Step `json:"refused,omitempty"`
-	// CachedRows are the rows of a column, or the edges, that are in device memory besides.
+	// CachedRows are the rows of a column, or the edges, of which device memory has copies.
 	CachedRows int64 `json:"cached_rows,omitempty"`
 	// PeerRows are the rows that are read from the memory of other devices.
 	PeerRows int64 `json:"peer_rows,omitempty"`
-	// Pages is what measuring its pages found, with PagesMeasured; nil where nothing was to be chosen.
+	// Pages is the result of measuring its pages, with PagesMeasured; nil if there was no choice.
 	Pages *PageTrial `json:"pages,omitempty"`
-	// Carry is who brings the device the rows of a column, where kernels do not read them: "copies", "disk" or
-	// "tier". Of a topology that the CPU samples it is "disk".
+	// Carry says how the device gets the rows of a column, if kernels do not read them: "copies", "disk" or "tier". For
+	// a topology that the CPU samples it is "disk".
 	Carry string `json:"carry,omitempty"`
 }
 
-// PageTrial is what measuring the pages of a column found.
+// PageTrial is the result of measuring the pages of a column.
 type PageTrial struct {
 	// Copied says whether the column was copied to huge pages.
 	Copied bool `json:"copied"`
-	// Bytes are those of the rows that were gathered each time; 0 where nothing was measured.
+	// Bytes are the bytes of the rows gathered each time; 0 if nothing was measured.
 	Bytes int64 `json:"bytes"`
 	// Registered and Copy are the least times on the device, in milliseconds: from the file's own pages, and from a
 	// copy on huge pages.
 	Registered float64 `json:"registered_ms"`
 	Copy       float64 `json:"copy_ms"`
-	// Why says what decided.
+	// Why is the reason for the choice.
 	Why string `json:"why"`
 }

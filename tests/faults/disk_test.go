@@ -284,8 +284,8 @@ func (e *event) put(data []byte, length int) []byte {
 	return data
 }
 
-// restore makes the directory at path as the disk is when the power goes after the first n events. fate is drawn for
-// each file where it is none.
+// restore makes the directory at path as the disk is when the power goes after the first n events. Without a fate, one
+// is drawn for each file.
 func (d *disk) restore(path string, n int, s survivors, fate fate, r *rand.Rand) error {
 	names := clone(d.initial)
 	for i, e := range d.log[:n] {

@@ -21,7 +21,7 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 )
 
-// share says that one in so many faults is tried, drawn by a seed of the time: KHOP_FAULTS=1 tries all. 0 tries few.
+// share says that one in share faults is tried, drawn by a seed of the time: KHOP_FAULTS=1 tries all. 0 tries few.
 var share, _ = strconv.Atoi(os.Getenv("KHOP_FAULTS"))
 
 // drawn reports whether a fault is tried: one in share is, or one in few.

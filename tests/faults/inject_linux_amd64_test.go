@@ -217,7 +217,7 @@ func (b *bench) run(t *testing.T, h hooks) result {
 	if digests := end(); b.begin != nil {
 		r.stdout = strings.ReplaceAll("{"+digests, "\n", ",")
 		if digests == "" {
-			r.stdout = b.output // the consumer was told
+			r.stdout = b.output // the consumer has the message
 		}
 	}
 	return r
@@ -320,7 +320,7 @@ func (b *bench) again(t *testing.T, hit *call) {
 	expect.That(t, list == b.names, "after %v: left behind: %s", hit, list)
 }
 
-// keepReading opens the dataset again and again, until it is told to stop.
+// keepReading opens the dataset again and again, until stop is called.
 func (b *bench) keepReading(t *testing.T) (stop func()) {
 	var done atomic.Bool
 	var wg sync.WaitGroup

@@ -106,7 +106,7 @@ func (rec *recorder) exit(c *call) {
 
 // A command that makes or replaces a dataset is logged, and its log replayed up to every event, as if the power went
 // there. The old dataset or the new one is there, whole; when the command has ended, the new one; and the next writer
-// clears away what is left.
+// clears away the remains.
 func TestALossOfPowerLeavesTheOldDatasetOrTheNewOne(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	unsupported := func(c *call) (a action) {

@@ -82,7 +82,7 @@ func TestAClockThatJumpsChangesNothing(t *testing.T) {
 }
 
 // withoutFastClock makes a program that is about to begin ask the kernel for the time: it takes the address of the
-// kernel's own code for that (the vDSO) out of what the program is told.
+// kernel's own code for that (the vDSO) out of what the kernel passes to the program.
 func withoutFastClock(t *testing.T, pid int) {
 	t.Helper()
 	const ignore, ehdr, end = 1, 33, 0

@@ -45,8 +45,8 @@ type result struct {
 	stdout, stderr string
 }
 
-// hooks are told of each call: enter before it, exit when it has returned. Both may be nil. With once they are told of
-// no more calls when enter has changed one.
+// hooks are called for each system call: enter before it, exit when it has returned. Both may be nil. With once they
+// are not called again when enter has changed one.
 type hooks struct {
 	enter func(c *call) action
 	exit  func(c *call)
@@ -112,7 +112,7 @@ func wantsProcessor(pid int) bool {
 	return false
 }
 
-// trace runs a program and tells the hooks of its system calls. started is told the process's id.
+// trace runs a program and calls the hooks for its system calls. started receives the process's id.
 func trace(t *testing.T, dir string, h hooks, started func(pid int), argv ...string) result {
 	t.Helper()
 	runtime.LockOSThread() // a tracer is a thread

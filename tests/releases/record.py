@@ -22,7 +22,7 @@ import zlib
 
 DATASETS = {"plain": ["sbm", "--nodes", "200", "--edges", "1200", "--features", "4", "--classes", "3", "--seed", "1"],
             "typed": ["typed", "--nodes", "240", "--edges", "1200", "--features", "4", "--classes", "3", "--seed", "2"]}
-BATCHES = {  # --frontier is said: defaults may change, what options stand for may not
+BATCHES = {  # --frontier is given: defaults may change, the meaning of options may not
     "plain": ["--fanouts 3,2 --frontier all", "--fanouts 4 --frontier new --shuffle --seed 9 --batch-size 32",
               "--fanouts 3,2 --frontier new --replace --epoch 2", "--sampler labor --fanouts 3,2 --frontier all",
               "--fanouts 3,2 --frontier new --seeds all --batch-size 64 --rank 1 --world-size 2"],

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// arm64Prefetch returns internal/prefetch for arm64, function by function as buildPrefetch has it.
+// arm64Prefetch returns internal/prefetch for arm64, function by function as in buildPrefetch.
 func arm64Prefetch() []byte {
 	a := &arm64{}
 	a.printf("// %s\n\n//go:build !purego\n\n#include \"textflag.h\"\n", warning)

@@ -150,7 +150,7 @@ func (c *copier) copy() {
 	c.JNZ(LabelRef("row"))
 }
 
-// stream copies with non-temporal stores. What is left of a row, less than a vector, waits in the scratch line until
+// stream copies with non-temporal stores. The rest of a row, less than a vector, waits in the scratch line until
 // the start of the next row fills it up. The line has a vector's room before and after.
 func (c *copier) stream() {
 	V := c.bytes

@@ -30,7 +30,7 @@ func buildPairs(g *gen) {
 	p.tenThousand = g.bytes16("tens4", 0x0001271000012710)
 	g.function("pairs32", "(b *byte, n int, delim byte, src, dst *int64, rows int) (bytes, lines int, most uint64)",
 		"pairs32 parses lines at b of two numbers of up to 8 digits, up to the first that is of another form, or of",
-		"which less than 32 bytes are left of n, or up to so many rows. It returns how many bytes and lines that were,",
+		"which less than 32 bytes are left of n, or up to this number. It returns how many bytes and lines that were,",
 		"and their greatest number. n is 32 at least.")
 	p.zero, p.nine = g.YMM(), g.YMM()
 	word := g.GP64()

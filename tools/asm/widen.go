@@ -54,7 +54,7 @@ func (g *gen) convert(c conversion) {
 	g.RET()
 }
 
-// next goes on by eight elements, and compares what is left with zero.
+// next moves by eight elements, and compares the number of remaining ones with zero.
 func (g *gen) next(dst, src, n reg.Register, to, from int) {
 	g.ADDQ(Imm(uint64(from)), src)
 	g.ADDQ(Imm(uint64(to)), dst)

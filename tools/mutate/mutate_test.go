@@ -78,7 +78,7 @@ func TestMutantsThatTestsNoticeAreKilled(t *testing.T) {
 			"func Next(x int) int { return x + 9 }\n\n" +
 			"func say(n int, s string) string { return fmt.Sprintf(\"%d%s\", n, s) }\n",
 		"q/q.go": "package q\n",
-		// without tests, and of the same name: what p's tests run is none of its code
+		// without tests, and of the same name: p's tests run none of its code
 		"r/p.go": "package r\n\nimport \"fmt\"\n\n" +
 			"func Abs(x int) int {\n\tif x < 0 {\n\t\treturn -x\n\t}\n\treturn x\n}\n\nvar _ = fmt.Sprint\n",
 		"q/q_test.go": "package q\n\nimport (\n\t\"testing\"\n\n\t\"example.com/p\"\n)\n\n" +

@@ -54,7 +54,7 @@ type test struct {
 	Runs []int // of the blocks
 }
 
-// block is a piece of code that is run as a whole, as cover profiles have it: line and column.
+// block is a piece of code that is run as a whole, as in cover profiles: line and column.
 type block struct {
 	File                     string // as the profile names it: the path of the package and a name
 	FromLine, FromCol, Line2 int
@@ -236,8 +236,8 @@ func covered(profile string) (list []ran) {
 	return list
 }
 
-// reaching returns the tests that run the code of a mutant: all where no test can be told to, such as for constants,
-// and none where the program has nothing of the package.
+// reaching returns the tests that run the code of a mutant: all where coverage does not show which do, such as for
+// constants, and none where the program has nothing of the package.
 func (s *tester) reaching(m *mutant) []test {
 	at := map[int]bool{}
 	for i, b := range s.Blocks {

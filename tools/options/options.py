@@ -173,18 +173,17 @@ def of_keywords(khop):
 
 
 def of_names(khop):
-    """The table of what the options of samplers are called."""
-    fields, takers = {}, {}
+    """The table of the options of samplers whose field in Go has another name."""
+    fields = {}
     for s in khop["samplers"]:
         for option, field in zip(s["options"], s["fields"]):
-            fields.setdefault(option, {})[code(f"{s['struct']}.{field}")] = True
-            takers.setdefault(option, []).append(s["name"])
-    return table([["in Go", "on the command line", "in Python", "samplers there"], *(
-        [", ".join(fields[o]), code("--" + o), code(o.replace("-", "_")), ", ".join(takers[o])] for o in fields)])
+            if re.sub(r"(?<=[a-z])(?=[A-Z])", "-", field.rpartition(".")[2]).lower() != option:
+                fields.setdefault(option, {})[code(f"{s['struct']}.{field}")] = True
+    return table([["in Go", "in Python"], *([", ".join(of), code(o.replace("-", "_"))] for o, of in fields.items())])
 
 
 def of_launchers(khop):
-    """The names under which launchers say ranks, as Python has them."""
+    """The names under which launchers give ranks, as Python literals."""
     rows = [f"dict({', '.join(f'{k}={literal(v)}' for k, v in of.items() if v)})," for of in khop["launchers"]]
     lines = [line for row in rows for line in textwrap.wrap(
         row, 120, initial_indent="    ", subsequent_indent="         ", break_on_hyphens=False)]

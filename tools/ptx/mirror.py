@@ -11,6 +11,8 @@ import subprocess
 import textwrap
 from pathlib import Path
 
+import pack
+
 # C types, by their words in alphabetical order: Go type and size.
 SCALARS = {
     "bool": ("bool", 1), "char": ("int8", 1), "char signed": ("int8", 1), "char unsigned": ("uint8", 1),
@@ -204,7 +206,7 @@ def package(folder):
 
 
 def wrapped(words, between, first):
-    """Joins words to lines of at most 120 columns; the first one goes on where so many are taken. A tab counts 4."""
+    """Joins words to lines of at most 120 columns. The first line has first columns already. A tab counts 4."""
     lines, used = [""], first
     for i, word in enumerate(words):
         word += between if i + 1 < len(words) else ""
@@ -236,7 +238,7 @@ def go_struct(s):
         lines.append(f"\t_ [{s.size - at}]byte")
     same = [f"(unsafe.Offsetof(x.{f})^{at})" if at else f"unsafe.Offsetof(x.{f})" for f, _, at,
             _ in s.fields] + [f"(unsafe.Sizeof(x)^{s.size})"]
-    return (f"\n// device{s.name} is {s.name} of {os.path.basename(s.file)}, laid out as the device has it.\n"
+    return (f"\n// device{s.name} is {s.name} of {os.path.basename(s.file)}, laid out as on the device.\n"
             f"type device{s.name} struct {{\n" + "\n".join(lines) + "\n}\n\n"
             f"func _(x device{s.name}) {{\n\t_ = [1]struct{{}}{{}}[" + wrapped(same, "|", 24) + "]\n}\n")
 
@@ -264,9 +266,6 @@ def go_kernels(source):
         for a, names in by_argument.items())
     finds = "".join(f'\t\t"{name}": &k.{camel(name)}.Kernel,\n' for name in source.kernels)
     return f"""
-//go:embed {stem}.ptx
-var {camel(stem)}PTX []byte
-
 // {kind} are the kernels of {stem}.cu, loaded on one device. They are safe for concurrent use.
 type {kind} struct {{
 	*device.Module
@@ -275,7 +274,7 @@ type {kind} struct {{
 // {load} loads them. Close them before the device.
 func {load}(on *device.Device) (*{kind}, error) {{
 	k, err := &{kind}{{}}, error(nil)
-	k.Module, err = on.LoadKernels({camel(stem)}PTX, map[string]**device.Kernel{{
+	k.Module, err = on.LoadPacked(kernelsPack, "{stem}.ptx", map[string]**device.Kernel{{
 {finds}	}})
 	if err != nil {{
 		return nil, err
@@ -286,9 +285,9 @@ func {load}(on *device.Device) (*{kind}, error) {{
 
 
 def go_files(folder, sources):
-    """Returns {path: text} of the Go files of a folder: one for each .cu, and for each header with structs that kernels
-    take."""
-    parts, embeds, structs, enums = {}, set(), {}, {}
+    """Returns {path: text} of the Go files of a folder: one for each .cu, one for each header with structs that kernels
+    take, and kernels_launch.go, which embeds the pack of all PTX."""
+    parts, structs, enums = {}, {}, {}
     for source in sources:
         structs |= {s.name: s for s in source.structs.values()}
         enums |= source.enums
@@ -298,12 +297,14 @@ def go_files(folder, sources):
     for source in sources:
         stem = os.path.splitext(os.path.basename(source.path))[0]
         parts.setdefault(stem, []).append((source.path, go_kernels(source)))
-        embeds.add(stem)
+    if "kernels" in parts:
+        raise Failure(f"{folder}: kernels_launch.go embeds the pack: take another name than kernels for a source")
+    parts["kernels"] = [(pack.NAME, f"\n//go:embed {pack.NAME}\nvar kernelsPack []byte\n")]
     made = {}
     for stem, pieces in parts.items():
         origins = sorted({os.path.basename(file) for file, _ in pieces})
         body = "".join(text for _, text in pieces)
-        imports = ('\t_ "embed"\n' if stem in embeds else "") + ('\t"unsafe"\n' if "unsafe." in body else "")
+        imports = ('\t_ "embed"\n' if "go:embed" in body else "") + ('\t"unsafe"\n' if "unsafe." in body else "")
         if "device." in body:
             imports += ("\n" if imports else "") + '\t"github.com/khop-gnn/khop/device"\n'
         text = HEADER.format(" and ".join(origins), package(folder), imports) + body

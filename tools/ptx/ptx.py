@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Compiles every CUDA source of the repository.
 
-For each x.cu: x.ptx (by NVRTC, for compute capability 7.0), which is committed and embedded, and x_launch.go with a
-typed launcher for each kernel and the struct that it takes, in Go; structs of a header y.cuh go to y_launch.go
-(mirror.py). NVRTC confirms the offsets of all fields, and so does the Go compiler. ptxas then assembles the PTX for the
-architectures below, to see that it does, and prints each kernel's registers and shared memory; a kernel that spills
-registers fails the run. With --check it assembles for those alone that programs take along: the PTX is the one that was
-assembled for all when it was written. A check that passed is not done again while no file of it changes
-(dist/ptx-checked).
+For each x.cu: PTX (by NVRTC, for compute capability 7.0), and x_launch.go with a typed launcher for each kernel and the
+struct that it takes, in Go; structs of a header y.cuh go to y_launch.go (mirror.py). The PTX of all kernels of a folder
+is committed and embedded as one file, kernels.ptx.zip (pack.py). NVRTC confirms the offsets of all fields, and so does
+the Go compiler.
+
+ptxas then assembles the PTX for the architectures below, to see that it can, and prints each kernel's registers and
+shared memory; a kernel that spills registers fails the run. With --check it assembles only for the architectures whose
+cubins programs take along: the PTX was assembled for all when it was written. A check that passed is not repeated until
+one of its files changes (dist/ptx-checked).
 
   ptx.py            writes the files
   ptx.py --check    writes nothing and fails if a file is not what the sources give
@@ -31,25 +33,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import pack
 from mirror import Failure, Source, go_files
+from pack import ROOT, find
 
-ROOT = Path(__file__).resolve().parents[2]
 TOOLKIT = Path(os.environ.get("KHOP_CUDA_HOME", ROOT / ".venv-cuda")) / "cuda11/nvidia"
 ENVIRONMENT = "device/include/nvrtc"  # holds cuda_env.h
 ARCHITECTURES = [70, 75, 80, 86, 89, 90]
 # of them, those that programs take along: A100 and what runs its code, H100 and H200; others take the PTX
 CUBINS = [80, 90]
-SKIPPED = {"testdata", "dist"}  # folders, beside those whose name begins with . or _
 CHECKED = ROOT / "dist/ptx-checked"  # has the digest of all that a check has read, when it passed
-
-
-def find(ending):
-    """Every file of the repository with this ending, relative to the root, in a fixed order."""
-    found = []
-    for folder, inner, files in os.walk(ROOT):
-        inner[:] = [d for d in inner if d[0] not in "._" and d not in SKIPPED]
-        found += [os.path.relpath(os.path.join(folder, f), ROOT) for f in files if f.endswith(ending)]
-    return sorted(found)
 
 
 # --- .cu to PTX ---
@@ -178,11 +171,30 @@ def settle(source, files, check):
     return bad
 
 
+def settle_pack(folder, made, check):
+    """Writes the pack of a folder's kernels, {x.ptx: text}, if it changed, or says how it differs."""
+    path = os.path.join(folder, pack.NAME)
+    new, old = pack.pack(made), Path(path).read_bytes() if os.path.exists(path) else None
+    if old == new:
+        return []
+    if not check:
+        Path(path).write_bytes(new)
+        print(f"  wrote {path} ({len(new)} bytes)")
+        return []
+    try:
+        have = pack.unpack(path) if old else {}
+    except pack.Damaged as e:
+        return [f"{e}: run make ptx and commit it"]
+    differ = [name for name in sorted(set(have) | set(made)) if have.get(name) != made.get(name)]
+    return [f"{path}: {name} is not what {folder}/{name[:-4]}.cu gives: run make ptx and commit it"
+            for name in differ] or [f"{path} is not what tools/ptx/pack.py writes: run make ptx and commit it"]
+
+
 def digest_of_all():
     """Says which files a check reads: sources, what they give, the compilers' versions, and these programs."""
     digest = hashlib.sha256()
-    read = find((".cu", ".cuh", ".h", ".ptx", "_launch.go"))
-    for path in [*read, "tools/ptx/ptx.py", "tools/ptx/mirror.py", "tools/ptx/cuda11.txt"]:
+    read = find((".cu", ".cuh", ".h", ".ptx", pack.NAME, "_launch.go"))
+    for path in [*read, "tools/ptx/ptx.py", "tools/ptx/mirror.py", "tools/ptx/pack.py", "tools/ptx/cuda11.txt"]:
         digest.update(f"{path} {hashlib.sha256((ROOT / path).read_bytes()).hexdigest()}\n".encode())
     return digest.hexdigest()
 
@@ -199,7 +211,7 @@ def main():
     asked = {os.path.dirname(os.path.relpath(os.path.abspath(p), ROOT)) for p in options.sources}
     chosen = [p for p in find(".cu") if not asked or os.path.dirname(p) in asked]  # whole folders: headers are shared
     os.chdir(ROOT)
-    nvrtc, bad, folders = NVRTC(), [], {}
+    nvrtc, bad, folders, failed = NVRTC(), [], {}, set()
     architectures = CUBINS if options.check else ARCHITECTURES
     print(f"  {'registers a thread':32} {' '.join(f'sm_{a}' for a in architectures)} {'shared B':>8} {'stack':>6} "
           f"{'spills':>6}")
@@ -207,16 +219,21 @@ def main():
         for source, made in zip(chosen, pool.map(lambda s: build(nvrtc, s, architectures), chosen)):
             if isinstance(made, Failure):
                 bad.append(str(made))
+                failed.add(os.path.dirname(source))
             else:
                 read, ptx, rows = made
-                folders.setdefault(os.path.dirname(source), []).append(read)
-                bad += report(source, rows, architectures) + settle(source, {os.path.splitext(source)[0]
-                                                                             + ".ptx": ptx}, options.check)
+                folders.setdefault(os.path.dirname(source), []).append((read, ptx))
+                bad += report(source, rows, architectures)
     for folder, sources in folders.items() if not bad or options.check else []:
-        files = go_files(folder, sources)
+        if folder in failed:
+            continue
+        packed = {os.path.basename(read.path)[:-3] + ".ptx": ptx for read, ptx in sources}
+        bad += settle_pack(folder, packed, options.check)
+        files = go_files(folder, [read for read, _ in sources])
         bad += settle(folder, files, options.check)
         bad += [f"{p} has no source: remove it" for p in glob.glob(folder + "/*_launch.go") if p not in files]
-    bad += [f"{p} has no .cu: remove it" for p in find(".ptx") if not os.path.exists(p[:-4] + ".cu")]
+    bad += [f"{p} has no .cu: remove it" for p in find(pack.NAME) if not glob.glob(os.path.dirname(p) + "/*.cu")]
+    bad += [f"{p} is not in a pack: remove it" for p in find(".ptx")]
     for line in bad:
         print(line, file=sys.stderr)
     if digest and not bad:

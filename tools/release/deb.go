@@ -55,7 +55,7 @@ func (r *release) debs() error {
 	return nil
 }
 
-// deb writes one package: an archive of ar with a version, what Debian is told, and files.
+// deb writes one package: an archive of ar with a version, Debian's control file, and files.
 func (r *release) deb(p platform, control string, files []file) error {
 	told, err := tarred([]file{{"control", 0o644, "", []byte(control)}})
 	if err != nil {

@@ -91,7 +91,8 @@ func (r *Reader) AllInts(l *pinned.Ledger) (all []int64, err error) {
 	return all, nil
 }
 
-// rows returns a reader of what is left, row-major: a column-major array is read as a whole, which l counts until give.
+// rows returns a reader of the remaining elements, row-major: a column-major array is read as a whole, which l counts
+// until give.
 func (r *Reader) rows(ctx context.Context, l *pinned.Ledger) (rows *Reader, give func(), err error) {
 	if !r.Fortran || len(r.Shape) < 2 {
 		return r, func() {}, nil

@@ -189,7 +189,7 @@ func TestWalkRefusesNumbersThatDisagree(t *testing.T) {
 	}
 }
 
-// A record batch that is said to be longer than the file is refused, and the error says how long it can be at most.
+// A record batch whose stated length exceeds the file is refused, and the error says how long it can be at most.
 func TestWalkSaysWhatIsThere(t *testing.T) {
 	l := NewLayout(Type{Name: "x", DType: unified.Int8}, 1008, 0)
 	tail := l.Tail()

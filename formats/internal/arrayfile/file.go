@@ -15,7 +15,7 @@ type Shared struct {
 	ChunkBytes int64             // of elements that one checksum covers
 	Expect     int64             // bytes of all files, about; 0 is not known
 	Direct     Direct            // which arrays pass the page cache by
-	Wrote      func(bytes int64) // is told of elements that were written
+	Wrote      func(bytes int64) // receives the bytes of elements that were written
 	// WriteError explains an error of the system. need is how many bytes were still to be written; 0: not known.
 	WriteError func(path string, err error, need int64) error
 	// Misuse says of an array, or of its row from 0, what its writer got wrong.
@@ -43,7 +43,7 @@ type file struct {
 	s    *Shared
 	need int64 // bytes that the whole file takes, as far as that is known
 	have int64 // bytes written
-	sent int64 // of these the system was told to bring to the disk
+	sent int64 // of these, what the system was asked to bring to the disk
 	// takes what is written, past the page cache; nil: it goes through the cache
 	behind *direct.Behind
 }
@@ -77,7 +77,7 @@ func (f *file) settle() error {
 	return nil
 }
 
-// sendStep is how much is written before the system is told to bring it to the disk: by itself it waits for long, and
+// sendStep is how much is written before the system is asked to bring it to the disk: by itself it waits for long, and
 // then whoever syncs the file waits for it.
 const sendStep = 32 << 20
 

@@ -73,7 +73,7 @@ type Layout struct {
 	Bytes      int64 // of the body, without the padding behind it
 }
 
-// Lies reports whether the body can lie where it is said to, in a file of so many bytes.
+// Lies reports whether a file of this number of bytes can have the body at its stated place.
 func (l Layout) Lies(fileBytes int64) bool {
 	tail := fileBytes - l.BodyOffset - l.Bytes
 	return l.BodyOffset >= AlignSmall && l.BodyOffset%AlignSmall == 0 && l.BodyOffset <= MaxMetadata && l.Bytes >= 0 &&

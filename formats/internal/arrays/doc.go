@@ -17,6 +17,6 @@
 // A graph of several types has folders: nodes/TYPE with the arrays of a node type, edges/SOURCE__RELATION__TARGET with
 // those of an edge type.
 //
-// Any other array with a row a node, or a row an edge, is a column of its name; what is left is named in a note.
+// Any other array with a row a node, or a row an edge, is a column of its name; a note names the other arrays.
 // Edges are stored as they are listed. All arrays are streamed, those of a folder straight from the mapped file.
 package arrays

@@ -114,7 +114,7 @@ func (d *Describer) other(ctx context.Context, name string, h *array.Header) (bo
 	return d.edgeColumn(edge, name, h)
 }
 
-// ownName is the name of a column that is none of those that are known: the array's, without a prefix, or that of a
+// ownName is the name of a column that has no known name: the array's, without a prefix, or that of a
 // role.
 func ownName(name, prefix string) string {
 	if n := len(prefix); len(name) > n && strings.EqualFold(name[:n], prefix) {

@@ -14,7 +14,7 @@ import (
 	"github.com/khop-gnn/khop/internal/wholefile"
 )
 
-// Folder is a depot in a folder. The zero value is none.
+// Folder is a depot in a folder. The zero value means no depot.
 type Folder string
 
 // Path implements Depot.

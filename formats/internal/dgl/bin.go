@@ -61,7 +61,7 @@ type file struct {
 	nodeNames, edgeNames []string
 }
 
-// cursor reads a file from front to back. The first error stays, and what is read after it is zero.
+// cursor reads a file from front to back. The first error stays; later reads return zero.
 type cursor struct {
 	mem []byte
 	at  int

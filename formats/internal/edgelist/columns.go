@@ -98,7 +98,7 @@ func (p *piece) truncate() {
 	}
 }
 
-// take stores the values of a piece, which has so many rows.
+// take stores the values of a piece with this number of rows.
 func (c *column) take(v *values, rows int64) error {
 	if c.dropped != "" {
 		return nil

@@ -20,14 +20,15 @@ const (
 	highs = 0x8080808080808080
 )
 
-// find notes the bytes of b that are not digits, from an offset on, in so many blocks, and returns their number.
+// find notes the bytes of b that are not digits, from an offset on, in this number of blocks, and returns how many they
+// are.
 func (at *marks) find(b []byte, from, blocks int) (n int) {
 	for ; blocks > 0; blocks-- {
 		c := b[from:][:64]
 		m := others(c[:8]) | others(c[8:16])<<8 | others(c[16:24])<<16 | others(c[24:32])<<24 |
 			others(c[32:40])<<32 | others(c[40:48])<<40 | others(c[48:56])<<48 | others(c[56:64])<<56
 		end := n + bits.OnesCount64(m)
-		for ; m != 0; n += 6 { // what is written behind end is written again
+		for ; m != 0; n += 6 { // bytes behind end are written again
 			to := at[n:][:6]
 			to[0] = int32(from + bits.TrailingZeros64(m))
 			m &= m - 1
@@ -71,7 +72,7 @@ func (p *parser) marked(w *piece, i int) int {
 	return i
 }
 
-// room returns what is behind the edges, for so many more.
+// room returns the memory behind the edges, with room for more of them.
 func (p *piece) room(more int) (src, dst []int64) {
 	p.src, p.dst = slices.Grow(p.src, more), slices.Grow(p.dst, more)
 	return p.src[len(p.src):][:more], p.dst[len(p.dst):][:more]

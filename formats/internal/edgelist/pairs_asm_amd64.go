@@ -5,7 +5,7 @@
 package edgelist
 
 // pairs32 parses lines at b of two numbers of up to 8 digits, up to the first that is of another form, or of
-// which less than 32 bytes are left of n, or up to so many rows. It returns how many bytes and lines that were,
+// which less than 32 bytes are left of n, or up to this number. It returns how many bytes and lines that were,
 // and their greatest number. n is 32 at least.
 //
 //go:noescape

@@ -301,7 +301,7 @@ func (r *reader) take(p *piece) error {
 	return nil
 }
 
-// expect makes room for what the whole text becomes, if its first piece became so many bytes.
+// expect makes room for what the whole text becomes, by the bytes that its first piece became.
 func (r *reader) expect(s *source.Spool, p *piece, bytes int64) {
 	if s.Len() == 0 {
 		s.Expect(int64(float64(bytes) * float64(r.size) / float64(p.n)))

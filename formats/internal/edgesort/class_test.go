@@ -170,7 +170,7 @@ func sorting(t *testing.T, edges int, memory int64) (*Sorter, source.Batch, *pin
 	return s, b, ledger
 }
 
-// refusing takes so many writes, and then none.
+// refusing takes this number of writes, and then refuses.
 type refusing struct{ left int }
 
 var errRefused = errors.New("refused")
@@ -312,7 +312,7 @@ func TestATemporaryFileThatFailsIsAnError(t *testing.T) {
 	}
 }
 
-// TestASorterTakesWhatItSays: its memory to the byte, and no more of the disk than was said before.
+// TestASorterTakesWhatItSays: its memory to the byte, and no more of the disk than announced.
 func TestASorterTakesWhatItSays(t *testing.T) {
 	weight := []graph.Column{{Name: "weight", DType: unified.Float64}}
 	for _, c := range []struct {

@@ -54,7 +54,7 @@ const (
 	maxRun      = math.MaxUint32
 )
 
-// newLevel returns a level for about so many edges, whose keys have the same bits above the low ones.
+// newLevel returns a level for about this number of edges, whose keys have the same bits above the low ones.
 func (s *Sorter) newLevel(prefix uint64, bits int, edges int64) *level {
 	l := &level{s: s, prefix: prefix, bits: bits}
 	per := keyBytes + s.record
@@ -138,7 +138,7 @@ func (l *level) grow(segs []segment, n int64) {
 		l.total += g.n
 	}
 	l.have += n
-	end := int64(0) // what is left unused behind the last record is used again
+	end := int64(0) // unused memory behind the last record is used again
 	if last := len(l.segs) - 1; last >= 0 {
 		end = l.segs[last].at + l.segs[last].n
 	}

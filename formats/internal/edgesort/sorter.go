@@ -115,8 +115,8 @@ const sourceShare = 8
 // leastMemory is the least that a sorter works with.
 const leastMemory = 1 << 18
 
-// New returns a sorter. It takes its memory from the budget: all that can be of use, at most 7/8 of what is left.
-// pinned.ErrLimit where that is too little.
+// New returns a sorter. It takes its memory from the budget: as much as it can use, at most 7/8 of the remaining
+// memory. pinned.ErrLimit where that is too little.
 func New(opt Options) (*Sorter, error) {
 	if opt.Workers <= 0 {
 		opt.Workers = machine.Workers()
@@ -365,8 +365,8 @@ func (s *Sorter) encodePlain(b source.Batch, lo, hi int, at int64, found *tally)
 // Greatest returns the greatest id of the edges that were added; -1 without edges. The nodes are of one type.
 func (s *Sorter) Greatest() int64 { return s.high }
 
-// SetNodes says how many nodes there are, before Emit, where New was told a greater number: no fewer than the edges
-// name. The nodes are of one type, and all destinations are kept.
+// SetNodes sets the number of nodes, before Emit, where New was given a greater one: no fewer than the edges name. The
+// nodes are of one type, and all destinations are kept.
 func (s *Sorter) SetNodes(n int64) {
 	s.opt.Nodes = []source.NodeType{s.opt.Nodes[0]}
 	s.opt.Nodes[0].Count, s.nodes, s.last = n, n, n

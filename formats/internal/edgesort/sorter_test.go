@@ -340,8 +340,8 @@ func TestAPartThatFillsTheMemoryIsSorted(t *testing.T) {
 	}
 }
 
-// TestNodesMayBeCountedWhileEdgesAreTakenIn: told a bound of the nodes first, and their number then, a sorter writes
-// what it writes when it is told the number at once.
+// TestNodesMayBeCountedWhileEdgesAreTakenIn: a sorter that gets a bound of the nodes first, and their number later,
+// writes the same as one that gets the number first.
 func TestNodesMayBeCountedWhileEdgesAreTakenIn(t *testing.T) {
 	seed := expect.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 5))

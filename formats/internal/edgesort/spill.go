@@ -12,8 +12,8 @@ import (
 // directMemory is the memory from which on a sorter's temporary file passes the page cache by. Tests change it.
 var directMemory = 64 << 20
 
-// spill is the temporary file. Where it is large, and the file system lets it, it passes the page cache by: what is
-// written is read once, after more than the cache should hold.
+// spill is the temporary file. Where it is large, and the file system lets it, it passes the page cache by: each byte
+// is read once, after more bytes than the cache should hold.
 type spill struct {
 	budget *source.Budget
 	large  bool

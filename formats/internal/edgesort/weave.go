@@ -20,8 +20,8 @@ type Sorted struct {
 }
 
 // Weave writes the in-edges of a graph and more edges, in the order that all of them have together. The others are of
-// the same edge types, and of node types that go on behind the nodes of the graph. Errors are formats.ErrCorrupt for a
-// graph that is none, those of the sink, and context.Cause(ctx).
+// the same edge types, and of node types that go on behind the nodes of the graph. Errors are formats.ErrCorrupt for an
+// invalid graph, those of the sink, and context.Cause(ctx).
 func Weave(ctx context.Context, g *graph.Graph, more *Sorted, to Sink) error {
 	v := &weaver{old: streamOf(g), ids: more.Offsets[len(more.Offsets)-1],
 		indptr: newColumn(to.Indptr), indices: newColumn(to.Indices), types: newColumn(to.Types)}

@@ -15,7 +15,7 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// in is in-edges of nodes, numbered through their types, as graphs and sinks have them.
+// in is in-edges of nodes, numbered through their types, as in graphs and sinks.
 type in struct {
 	indptr, indices []int64
 	types           []byte
@@ -45,7 +45,8 @@ func narrowed(ids []int64) unified.Tensor {
 	return unified.FromSlice(list)
 }
 
-// An old graph and new edges of more nodes are woven to what all edges are at once. A graph that is none is said so.
+// Weaving an old graph with new edges, of more nodes, gives the same as sorting all edges. An invalid graph is an
+// error.
 func TestWeavingIsSortingAllAtOnce(t *testing.T) {
 	seed := expect.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 0))

@@ -50,7 +50,7 @@ type dataset struct {
 	edges []arrays.Edges
 	sets  map[string]array.Set // by domain and type
 	owned []io.Closer
-	notes source.Graph // of what is left out
+	notes source.Graph // of the parts that are left out
 }
 
 func readGraph(ctx context.Context, at source.Place, r *source.Request) (_ *source.Graph, err error) {

@@ -4,8 +4,8 @@
 //
 // A folder SOURCE___RELATION___TARGET (two or three underscores) with edge_index.npy holds the edges of a type; a
 // folder beside it, named by a node type, holds node_feat.npy, node_label.npy, node_year.npy and the like. All of them
-// are mapped and streamed. meta.pt and split_dict.pt beside the folder of these, as MAG240M has them, say how many
-// nodes there are and which are to be learnt from.
+// are mapped and streamed. meta.pt and split_dict.pt beside the folder of these, as in MAG240M, give the numbers of
+// nodes and the training split.
 //
 // IGB has labels of 19 classes and of 2,983: the first become "label", the others "node_label_2k". Its two largest
 // sizes have arrays of nodes without NumPy's header: float32, 1,024 a row of features, one a row of labels.

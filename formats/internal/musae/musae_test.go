@@ -113,7 +113,7 @@ func TestBadFilesAreNamed(t *testing.T) {
 	}
 }
 
-// FuzzRead: no collection panics, and what is taken is consistent.
+// FuzzRead: no collection panics, and an accepted one is consistent.
 func FuzzRead(f *testing.F) {
 	f.Add(edges, features, targets)
 	f.Add("id_1,id_2\n", "{}", "id,name,ml_target\n0,a,1\n")

@@ -74,7 +74,7 @@ func (t *toEnd) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Open opens an archive. What is expanded is counted in b. Its owner calls Close.
+// Open opens an archive. Memory for expanded members is counted in b. Its owner calls Close.
 func Open(at source.Place, b *pinned.Ledger) (*Archive, error) {
 	f, err := at.Raw()
 	if err != nil {
@@ -194,7 +194,7 @@ func (a *Archive) vector(name string) (int64, error) {
 // stringBytes is what a string takes besides its characters, about.
 const stringBytes = 32
 
-// strings reads a member of so many strings; ok is false if it is missing, or holds something else, which is noted.
+// strings reads a member of rows strings; ok is false if it is missing, or holds something else, which is noted.
 func (a *Archive) strings(g *source.Graph, name string, rows int64) (list []string, ok bool, err error) {
 	if !a.has(name) {
 		return nil, false, nil

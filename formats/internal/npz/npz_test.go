@@ -229,7 +229,7 @@ func TestDamagedArraysAreNamed(t *testing.T) {
 	for _, c := range damagedArrays {
 		t.Run(c.name, func(t *testing.T) {
 			g, err := Read(context.Background(), source.Local(save(t, pack(t, c.members...))), &source.Request{})
-			if err == nil { // what is streamed is checked when it is written
+			if err == nil { // streamed arrays are checked when they are written
 				defer g.Close()
 				for _, col := range g.Node().Columns {
 					err = errors.Join(err, col.Write(context.Background(), &bytes.Buffer{}))
@@ -350,7 +350,7 @@ func readAll(t *testing.T, path string, size int) {
 	expect.Ensure(t, made <= 64<<20+2000*uint64(size), "%d bytes of input made %d bytes of memory", size, made)
 }
 
-// zeros is an array of so many zero bytes, which take next to nothing in an archive.
+// zeros is an array of zero bytes, which take next to nothing in an archive.
 func zeros(name, descr, shape string, bytes int) member {
 	return member{name, descr, shape, make([]byte, bytes)}
 }

@@ -61,7 +61,7 @@ func latin1(s string) ([]byte, bool) {
 	return b, true
 }
 
-// AsArray returns a value as an array of numbers; ErrFormat where it is none.
+// AsArray returns a value as an array of numbers; ErrFormat where it is not one.
 func AsArray(v any) (*array.Array, error) {
 	o, ok := v.(*Object)
 	if !ok {

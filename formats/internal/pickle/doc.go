@@ -9,7 +9,7 @@
 //
 // # Safety
 //
-// Pickles are hostile. What is allocated is bounded by the bytes that were read, and by the ledger; depth and sizes
+// Pickles are hostile. Memory is bounded by the bytes that were read, and by the ledger; depth and sizes
 // are bounded; what an instruction does not fit is ErrFormat.
 //
 // The format is that of PEP 307, PEP 3154 and PEP 574, and of Python's pickletools.

@@ -81,7 +81,7 @@ const (
 )
 
 // Read reads one pickle, and leaves r behind it. names says which names may stand in it besides those that Array knows;
-// nil for none. What is taken is counted in l, and stays counted. Errors are ErrFormat, ErrForbidden, pinned.ErrLimit.
+// nil for none. Memory is counted in l, and stays counted. Errors are ErrFormat, ErrForbidden, pinned.ErrLimit.
 func Read(r *bufio.Reader, names func(Name) bool, l *pinned.Ledger) (any, error) {
 	m := &machine{r: r, names: names, ledger: l, memo: map[uint64]any{}}
 	v, err := m.run()
@@ -336,7 +336,7 @@ func tuple(n int) func(*machine) error {
 	}
 }
 
-// unquote returns the bytes of a text in quotes, as STRING has it.
+// unquote returns the bytes of a quoted text, in the form of STRING.
 func unquote(s string) (any, error) {
 	if len(s) < 2 || s[0] != s[len(s)-1] || s[0] != '\'' && s[0] != '"' {
 		return nil, fmt.Errorf("%w: string %.40q", ErrFormat, s)

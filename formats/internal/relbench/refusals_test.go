@@ -76,8 +76,8 @@ var faults = map[string]struct {
 		"is not a number"},
 }
 
-// What is wrong with a database is an error that names the file, the column and the row where there is one, and what to
-// do, and leaves nothing behind. Nothing else is: tables that name each other, and times before 1970 and beyond 2262.
+// A fault in a database is an error that names the file, the column, the row if there is one, and what to do, and it
+// leaves nothing behind. These are no faults: tables that name each other, and times before 1970 and beyond 2262.
 func TestWhatIsWrongWithADatabaseIsNamed(t *testing.T) {
 	for what, c := range faults {
 		dir := t.TempDir()

@@ -49,7 +49,7 @@ type Layout struct {
 	By     By
 }
 
-// File is what is said of a file: it is JSON.
+// File describes a file, as JSON.
 type File struct {
 	Name   string  `json:"name"`
 	Edges  int64   `json:"edges"`
@@ -75,7 +75,7 @@ const (
 	chunkEdges = 1 << 20   // that are put in order at a time, at most
 	leastEdges = 1 << 12   // and at least, however little the memory is
 	bins       = 1 << 10   // that these are put in
-	sampled    = 1 << 10   // keys of a sample, at least, where there are so many edges; at most twice as many
+	sampled    = 1 << 10   // keys of a sample, at least, where there are that many edges; at most twice as many
 	maxID      = 1<<48 - 1 // of a node
 )
 
@@ -103,7 +103,8 @@ type Writer struct {
 	sample sampler
 }
 
-// Create begins a file. Its memory is a part of what is left of the budget's: pinned.ErrLimit where that is too little.
+// Create begins a file. Its memory is a part of the budget's remaining memory: pinned.ErrLimit where that is too
+// little.
 func Create(path string, l Layout, b *source.Budget) (*Writer, error) {
 	per := int64(2*16 + 8 + 4 + 2*2) // ids as they come and in order, keys, bins, types
 	for _, w := range l.Widths {
@@ -448,7 +449,7 @@ func (w *Writer) put(p []byte) error {
 	return err
 }
 
-// Finish writes what is left, waits until all is on the disk, and says what the file is.
+// Finish writes the remaining edges, waits until all is on the disk, and describes the file.
 func (w *Writer) Finish() (*File, error) {
 	if err := w.flush(); err != nil {
 		return nil, err

@@ -129,6 +129,6 @@ const (
 	freeNodes = 1 << 20
 )
 
-// TooSparse reports whether there are more nodes than so many edges make believable, where the source has no byte for
-// each node.
+// TooSparse reports whether there are more nodes than this number of edges makes believable, where the source has no
+// byte for each node.
 func TooSparse(nodes, edges int64) bool { return (nodes-freeNodes)/maxSparse > edges }

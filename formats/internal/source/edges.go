@@ -33,7 +33,7 @@ type EdgeChunk struct {
 	wide      []int64
 }
 
-// Pack makes the chunk one of the edges src[i] -> dst[i], at most a few hundred thousand: what is packed together is
+// Pack makes the chunk one of the edges src[i] -> dst[i], at most a few hundred thousand: edges packed together are
 // read together. Ids must not be negative. It keeps neither slice.
 func (c *EdgeChunk) Pack(src, dst []int64) {
 	c.edges, c.narrow, c.wide = len(src), c.narrow[:0], c.wide[:0]

@@ -303,7 +303,7 @@ type Rows struct {
 	ledger      *pinned.Ledger
 }
 
-// NewRows returns a writer of so many rows, which counts its memory in l until Close.
+// NewRows returns a writer of rows, which counts its memory in l until Close.
 func NewRows(ctx context.Context, w io.Writer, rows, width int64, l *pinned.Ledger) (*Rows, error) {
 	n := max(1, min((1<<18)/width, rows))
 	if err := l.Take(pinned.Sources, 4*n*width); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -364,4 +365,18 @@ func TestLinksAndLabelsAreKeptAsTheyAre(t *testing.T) {
 	if err := names.Each(func(string) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("%v", err)
 	}
+}
+
+func TestNotesThatDifferOnlyInANameAreALine(t *testing.T) {
+	g := &Graph{}
+	for _, name := range []string{"users", "users", `o"d`, "shops"} {
+		g.Tell(Renumbered, name, 3, "nodes %q are numbered", name)
+	}
+	g.Tell(LeftOut, "users", 7, "nodes %q: %d rows are left out", "users", 7)
+	g.Tell(LeftOut, "shops", 8, "nodes %q: %d rows are left out", "shops", 8)
+	g.Note("ids are names")
+	g.Note("ids are names")
+	got := Lines(Spell(g.Notes, func(n option.Name) string { return n.Option }))
+	expect.Same(t, got, []string{`nodes "users", "o\"d", "shops" are numbered`, `nodes "users": 7 rows are left out`,
+		`nodes "shops": 8 rows are left out`, "ids are names", "ids are names"})
 }

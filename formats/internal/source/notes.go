@@ -2,14 +2,15 @@ package source
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/internal/option"
 )
 
-// The changes of a note. All but Said are guesses, or lose something: who wants none of them says so by the option
-// Strict, and names by other options what is meant.
+// The changes of a note. All but Said are guesses, or lose something: the option Strict refuses them, and other options
+// state what is meant.
 const (
 	Said       = "said"       // nothing is changed, or an option asks for it
 	LeftOut    = "left out"   // the dataset does not have it
@@ -48,6 +49,29 @@ func Spell(notes []Note, spell func(option.Name) string) []formats.Note {
 		list[i] = n.Note
 	}
 	return list
+}
+
+// Lines returns notes for a person: one line for those that follow one another and differ only in a name, which it has
+// side by side.
+func Lines(notes []formats.Note) (lines []string) {
+	var before, after, names string // of the last line
+	for i, n := range notes {
+		head, tail, found := strings.Cut(n.Text, strconv.Quote(n.Name))
+		same := found && i > 0 && names != "" && head == before && tail == after
+		switch {
+		case same && n.Name == notes[i-1].Name:
+			continue
+		case same:
+			names += ", " + strconv.Quote(n.Name)
+			lines[len(lines)-1] = before + names + after
+			continue
+		}
+		if before, after, names = head, tail, ""; found {
+			names = strconv.Quote(n.Name)
+		}
+		lines = append(lines, n.Text)
+	}
+	return lines
 }
 
 // Text returns notes a line each.

@@ -110,8 +110,8 @@ func (p Place) Lines(from, to int64) (*File, error) {
 	return f, nil
 }
 
-// LineFrom returns where the first line begins that begins at a byte or behind it, of lines that end as OpenText has
-// them; the end of the file for none. A line is expected to have MaxRecord bytes at most.
+// LineFrom returns where the first line begins that begins at a byte or behind it, of lines that end as OpenText
+// defines; the end of the file for none. A line is expected to have MaxRecord bytes at most.
 func (r *Raw) LineFrom(at int64) (int64, error) {
 	if at == 0 {
 		return 0, nil

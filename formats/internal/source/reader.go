@@ -61,7 +61,7 @@ type Request struct {
 	Label string
 	// TimesIn is the unit of times that are plain numbers; "": nobody says it.
 	TimesIn string
-	// UpTo is the time of the last rows of a database that are taken, "all" for every row; "": as the source has it.
+	// UpTo is the time of the last rows of a database that are taken, "all" for every row; "": as in the source.
 	UpTo string
 	// Task names the task whose hidden columns are left out; "": none.
 	Task string

@@ -99,7 +99,7 @@ func (s *Spool) append(p []byte) (int, error) {
 	return n, NoSpace(s.Budget, s.size, err)
 }
 
-// NoSpace says of a full disk that temporary files of so many bytes took it.
+// NoSpace explains a full disk by temporary files of size bytes.
 func NoSpace(b *Budget, size int64, err error) error {
 	if errors.Is(err, syscall.ENOSPC) {
 		return Error(b.dir(), "", -1, "make room, or choose a target on another disk",

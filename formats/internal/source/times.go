@@ -142,7 +142,7 @@ func ConvertTimes(to []byte, c graph.Column, unit string, data []byte) ([]byte, 
 	return to, nil
 }
 
-// TimeError is an error at a row of a column of times: the first of what is converted is 0.
+// TimeError is an error at a row of a column of times: the first one converted is 0.
 type TimeError struct {
 	Column string
 	Row    int64

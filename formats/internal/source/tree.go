@@ -197,7 +197,7 @@ func (t *Tree) begin() {
 	t.buf = make([]byte, 1<<16)
 }
 
-// take copies a member of an archive of so many bytes.
+// take copies a member of an archive, which has size bytes.
 func (t *Tree) take(name string, r io.Reader, size int64) error {
 	clean := path.Clean(strings.TrimPrefix(name, "./"))
 	deep := strings.Count(clean, "/")

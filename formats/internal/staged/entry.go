@@ -369,7 +369,7 @@ func (e *Entry) Heads(ctx context.Context) error {
 	return e.bringAll(ctx, parts, func(int64, int64) {})
 }
 
-// Whole brings files whole. ErrRoom, before anything is brought, where they have no room. progress is told of bytes.
+// Whole brings files whole. ErrRoom, before anything is brought, where they have no room. progress receives bytes.
 func (e *Entry) Whole(ctx context.Context, files []int, progress func(done, total int64)) error {
 	var parts []part
 	for _, i := range files {

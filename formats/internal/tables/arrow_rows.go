@@ -208,7 +208,7 @@ func parts(t arrow.DataType) (nodes, buffers int, ok bool) {
 	return 0, 0, false
 }
 
-// places finds where the nodes and buffers of each column begin; nil if that cannot be said.
+// places finds where the nodes and buffers of each column begin; nil if that is not known.
 func places(s *arrow.Schema) (at [][2]int) {
 	nodes, buffers := 0, 0
 	if s.Endianness() != endian.NativeEndian || endian.NativeEndian != endian.LittleEndian {

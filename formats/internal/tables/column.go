@@ -34,7 +34,7 @@ type field struct {
 	// are some.
 	bytes bool
 	spell func(to, value []byte) []byte
-	// decimal reads a value as a number, of a decimal of Parquet; nil: it is none.
+	// decimal reads a value as a number, of a decimal of Parquet; nil: not a decimal.
 	decimal func(d *decoder, k int) float64
 	// ragged says that lists are read as they are, of any length (vector.offsets), in place of being all as long.
 	ragged bool
@@ -139,7 +139,7 @@ const (
 	maxFields  = 1 << 14
 )
 
-// rowsOf returns how many rows a batch has where a row takes so many bytes.
+// rowsOf returns how many rows a batch has, by the bytes of a row.
 func rowsOf(rowBytes int64) int64 { return max(1, min(batchRows, batchBytes/max(rowBytes, 1))) }
 
 // ints appends numbers as int64. NaN, which stands for a missing one, becomes -1, and so does what int64 cannot hold.
@@ -233,7 +233,7 @@ func (a *allocator) close() {
 	a.held = 0
 }
 
-// newAllocator returns one for a file of so many bytes.
+// newAllocator returns one for a file of size bytes.
 func newAllocator(b *source.Budget, size int64) *allocator {
 	return &allocator{ledger: b.Ledger(), most: max(64<<20, min(size, 1<<40)*256)}
 }

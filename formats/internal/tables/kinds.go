@@ -249,7 +249,7 @@ func (x *graphOf) measure(ctx context.Context, t *table, before int64, list []*m
 // strideOf returns of how many rows one gives a value for quantiles.
 func strideOf(rows int64) int64 { return max(1, (rows+quantileRows-1)/quantileRows) }
 
-// measure takes a batch into account, of which row is the first. Every so many rows give a value for quantiles.
+// measure takes a batch into account, of which row is the first. One row in stride gives a value for quantiles.
 func (c *meant) measure(b *batch, v *vector, row, stride int64, budget *source.Budget) (err error) {
 	switch c.kind {
 	case numerical:

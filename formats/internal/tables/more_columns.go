@@ -215,7 +215,7 @@ func (c *moreColumns) addGroup(col graph.Column) error {
 	return c.measureBefore(&g)
 }
 
-// fits reports whether a column of so many rows can have such elements.
+// fits reports whether a column of this number of rows can have such elements.
 func (d *described) fits(col *graph.Column, rows int64) bool {
 	dtype, side := stored[d.Kind]
 	side = side && (d.Kind != timestamp || source.IsUnit(col.Unit))

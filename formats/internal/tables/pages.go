@@ -220,7 +220,7 @@ func (p *pages) levels(data []byte, h *pageHeader) (at int64, err error) {
 	return at, nil
 }
 
-// expander returns what decompresses bytes to so many others, which are at least one; nil for what is not compressed.
+// expander returns the function that decompresses bytes to size others, at least one; nil for no compression.
 func expander(codec compress.Compression) (func(dst, src []byte) error, error) {
 	switch codec {
 	case compress.Codecs.Uncompressed:
@@ -261,8 +261,8 @@ func expandLZ4(dst, src []byte) error {
 	return otherSize(int64(n), dst)
 }
 
-// expandHadoop decompresses what old writers call LZ4: blocks with both their sizes before them, as Hadoop has them, or
-// one block alone.
+// expandHadoop decompresses what old writers call LZ4: blocks with both their sizes before them, as in Hadoop, or one
+// block alone.
 func expandHadoop(dst, src []byte) error {
 	to, from := dst, src
 	for len(from) > 8 {

@@ -68,7 +68,7 @@ func TestAPageThatExpandsBeyondWhatItStatesIsRefused(t *testing.T) {
 	}
 }
 
-// readEdges reads a file of so many edges.
+// readEdges reads a file of this number of edges.
 func readEdges(t *testing.T, b []byte, rows int64) error {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "edges.parquet")

@@ -243,7 +243,8 @@ func look(t testing.TB, dir, name string, b []byte) {
 	expect.Ensure(t, n <= 1<<12, "%s: %d bytes are still counted after %v", name, n, err)
 }
 
-// TestATableStopsAndKeepsItsLimit: the context ends the reading of every kind, and a page that does not fit is said.
+// TestATableStopsAndKeepsItsLimit: the context ends the reading of every kind, and a page that does not fit is an
+// error.
 func TestATableStopsAndKeepsItsLimit(t *testing.T) {
 	stop := errors.New("stop")
 	for _, name := range []string{"papers.snappy.parquet", "papers.arrow", "papers.arrows", "papers.csv"} {

@@ -160,7 +160,7 @@ func (b *batch) some(t *table, want, keep []int) *batch {
 	return s
 }
 
-// appendList appends a row of ragged lists, whose numbers have so many bytes.
+// appendList appends a row of ragged lists, whose numbers have size bytes.
 func (o *vector) appendList(v *vector, i int, size int64) {
 	lo, hi := v.offsets[i], v.offsets[i+1]
 	if v.texts != nil {

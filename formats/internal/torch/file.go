@@ -210,7 +210,7 @@ func elements(v any, sizes map[string]int64) {
 	seen, depth := map[any]bool{}, 0
 	var walk func(v any)
 	each := func(list []any) {
-		if len(list) == 0 || seen[&list[0]] || depth > 1000 { // what is shared is looked at once
+		if len(list) == 0 || seen[&list[0]] || depth > 1000 { // a shared list is visited once
 			return
 		}
 		seen[&list[0]] = true

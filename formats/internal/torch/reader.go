@@ -24,7 +24,7 @@ func findGraphs(t *source.Tree) (found []string) {
 		f, err := Open(t.At(name), nil)
 		if err != nil {
 			if errors.Is(err, pickle.ErrForbidden) && t.Single() {
-				found = append(found, name) // so that it is said
+				found = append(found, name) // so that it is reported
 			}
 			continue
 		}

@@ -16,7 +16,7 @@ const (
 	freeSpread = 1 << 24
 )
 
-// Tensor returns a value as a tensor; ok is false where it is none.
+// Tensor returns a value as a tensor; ok is false where it is not one.
 func (f *File) Tensor(v any) (t *array.Array, ok bool, err error) {
 	o, isObject := v.(*pickle.Object)
 	if !isObject {

@@ -86,7 +86,7 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) { sourcetest.Survives(t, Reader, dir, "x.pt", b) })
 }
 
-// A number of nodes that is none is said, and not taken.
+// An invalid number of nodes is noted, and not used.
 func TestANegativeNumberOfNodesIsNoted(t *testing.T) {
 	files := sourcetest.Members(t, "testdata/hetero.pt")
 	const member, five, fewer = "hetero/data.pkl", "num_nodesq9K\x05", "num_nodesq9J\xfb\xff\xff\xff"

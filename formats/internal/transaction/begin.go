@@ -174,7 +174,7 @@ func (t *Tx) makeRoom() error {
 	return m.restart()
 }
 
-// checkSpace compares what is needed with what is free, counting freed bytes that will be free before they are needed.
+// checkSpace compares the bytes needed with those free. freed bytes will be free before they are needed.
 func (k *Kind) checkSpace(dir string, need, freed int64) error {
 	if need <= 0 {
 		return nil

@@ -31,7 +31,7 @@ var plain = &Kind{
 	Exchange: Exchange, Link: os.Link,
 }
 
-// TestRoomIsComparedToTheByte: what is needed with what is free and what will be.
+// TestRoomIsComparedToTheByte: the bytes needed with those that are free and will be.
 func TestRoomIsComparedToTheByte(t *testing.T) {
 	dir := t.TempDir()
 	free := expect.Must(FreeSpace(dir))(t)
@@ -67,7 +67,7 @@ func TestRoomIsComparedToTheByte(t *testing.T) {
 	}
 }
 
-// A full disk is named with what is needed and what is free, in bytes and as people read them.
+// A full disk is reported with the bytes needed and free, exactly and as people read them.
 func TestAFullDiskIsToldInBytes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.arrow")
 	of := `[0-9,]+ bytes \([0-9.]+ [KMGT]?i?B\)`

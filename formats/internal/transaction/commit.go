@@ -35,8 +35,8 @@ func (t *Tx) Create(name string) (*os.File, error) {
 // Has reports whether the new directory has a file of that name.
 func (t *Tx) Has(name string) bool { return t.paths[t.in+name] }
 
-// Keep takes over a file of the directory that is replaced, of so many bytes: it gets a second name, or where the file
-// system has none, is copied.
+// Keep takes over a file, of this number of bytes, of the directory that is replaced: it gets a second name, or where
+// the file system has none, is copied.
 func (t *Tx) Keep(name string, bytes int64) error {
 	if err := t.note(name); err != nil {
 		return err
@@ -139,7 +139,7 @@ func (t *Tx) Commit(manifest []byte) error {
 		}
 	}
 	t.done = true
-	// The directory is complete from here on: what is left of the marker, or of the old one, harms nobody.
+	// The directory is complete from here on: remains of the marker, or of the old one, do no harm.
 	if t.in == "" {
 		_ = t.mark.remove()
 	} else if t.mark.clear() == nil {

@@ -9,7 +9,7 @@ USERS, ITEMS, BUYS = 120, 80, 3000
 
 
 def tables():
-    """Node and edge types as a mapping has them, with tables in place of files; "row" is the number of an edge."""
+    """Node and edge types as in a mapping, with tables in place of files; "row" is the number of an edge."""
     rng = np.random.default_rng(5)
     users = pa.table({
         "name": [f"u{i}" for i in rng.permutation(USERS)], "label": rng.integers(0, 4, USERS),
@@ -29,7 +29,7 @@ def tables():
 
 
 def swap(of, make):
-    """The same with something else in place of each table; make may add to what is said of it."""
+    """The same with something else in place of each table; make may add to its description."""
     new = {name: dict(table) for name, table in of.items()}
     for table in new.values():
         table["file"] = make(table["file"], table)

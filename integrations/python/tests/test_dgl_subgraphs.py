@@ -34,7 +34,7 @@ def check(subgraph, g):
 
 
 def reached(g, seeds, hops):
-    """The nodes from which in-edges lead to the seeds within so many hops."""
+    """The nodes from which in-edges lead to the seeds within this number of hops."""
     source, target = g.edges()
     nodes = set(seeds)
     for _ in range(hops):

@@ -75,7 +75,7 @@ def start(dataset, rank, world, port, how="", code=PLAIN, alone=False):
            "LOCAL_RANK": str(rank),
            "LOCAL_WORLD_SIZE": str(world), "MASTER_ADDR": "localhost", "MASTER_PORT": str(port or "")}
     alone = alone or code is not PLAIN
-    parent = ["sh", "-c", '"$@"; exit $?', "sh"] if alone else []  # one each, as some launchers have it
+    parent = ["sh", "-c", '"$@"; exit $?', "sh"] if alone else []  # one each, as with some launchers
     return subprocess.Popen([*parent, sys.executable, "-c", code, dataset, how], env=env, stdin=subprocess.PIPE,
                             stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, text=True)
@@ -113,7 +113,8 @@ def test_processes_of_two_parents_share_a_server_or_say_why_not(dataset, how):
 
 
 def test_a_rank_that_is_killed_leaves_the_others_whole(dataset):
-    """Rank 1 dies in the middle; rank 0, which has the server, goes on. Then the other way round: rank 1 is told."""
+    """Rank 1 dies in the middle; rank 0, which has the server, goes on. Then the other way round: rank 1 gets an
+    error."""
     port = free_port()
     first, second = [start(dataset("sbm"), r, 2, port, how) for r, how in enumerate(("", "step"))]
     for _ in range(2):

@@ -66,7 +66,7 @@ def communities(program, tmp_path):
 
 
 def ranks(count, *command, **options):
-    """What rank 0 of so many processes prints, which are started as torchrun starts them."""
+    """What rank 0 prints of count processes, which are started as torchrun starts them."""
     port, running = str(free_port()), []
     for r in map(str, range(count)):
         env = {**ENV, "RANK": r, "LOCAL_RANK": r, "WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count),

@@ -141,7 +141,7 @@ def change_length(answers, r):
 
 
 def change_descriptors(answers, r):
-    """Descriptors where there should be none, none where there should be one, several, or one of something else."""
+    """Unexpected descriptors, none where there should be one, several, or one of something else."""
     answers.put()
     i = r.choice([2, r.randrange(len(answers.messages))])
     answers.messages[i] = (answers.messages[i][0], r.choice([0, 1, 2, 5, 60, 100, "pipe", "file"]))
@@ -243,7 +243,7 @@ def test_endless_messages_are_an_error_in_time(what):
         server.close()
 
 
-# --- memory that is none ---
+# --- invalid memory ---
 
 def sealed(flags=os.MFD_ALLOW_SEALING, size=4096, seals=f.SEALS):
     fd = os.memfd_create("x", os.MFD_CLOEXEC | flags)

@@ -1,4 +1,4 @@
-"""Iterations of khop.pyg's loaders: several at a time, states, epochs, and what is refused where a loader is made."""
+"""Iterations of khop.pyg's loaders: several at a time, states, epochs, and what making a loader refuses."""
 import json
 
 import numpy as np

@@ -72,7 +72,7 @@ def among(values, ascending):
 
 
 def fairly(counts, expected, variance):
-    """Whether counts deviate from what is expected as chance has it, in deviations of their sum of squares."""
+    """Whether counts deviate from their expectation no more than by chance, in deviations of their sum of squares."""
     assert abs(((counts - expected) ** 2 / variance).sum() - (len(counts) - 1)) < 5 * np.sqrt(2 * (len(counts) - 1))
 
 

@@ -1,4 +1,4 @@
-"""A database's tasks in Python, and its tables as PyTorch Frame has them."""
+"""A database's tasks in Python, and its tables as in PyTorch Frame."""
 import datetime
 import decimal
 import subprocess
@@ -194,7 +194,7 @@ def test_all_rows_of_a_table_and_all_sources_are_seeds_as_of_a_time(shop):
 
 
 def graph_of(shop):
-    """The data of models and loaders, and the rows of the task as RelBench's scripts have them."""
+    """The data of models and loaders, and the rows of the task as in RelBench's scripts."""
     torch = pytest.importorskip("torch")
     pytest.importorskip("torch_geometric")
     pytest.importorskip("torch_frame", reason="PyTorch Frame is not installed")

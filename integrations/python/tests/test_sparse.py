@@ -41,7 +41,8 @@ def close(a, b, what, tolerance=1e-4):
 
 
 def compared(run, what, operations, tolerance=1e-4):
-    """Runs something without and with khop, and compares what it returns; khop has computed so many products."""
+    """Runs something without and with khop, and compares what it returns; khop must have computed this number of
+    products."""
     before = run()
     with khop.sparse.patched():
         first = khop.sparse.operations()

@@ -14,10 +14,10 @@ import (
 
 // Batch is one mini-batch at a consumer: named arrays in the server's memory.
 //
-// The batch and its arrays are valid until the body of the loop ends that received it, or if the body called Keep,
-// until Release. They may be written, unless the ring is a broadcast: then writing faults. Where batches lie on a
-// device (Info.OnDevice), all but num_nodes, input and item are tensors of placement Device: what streams do with them
-// must be done before the batch goes back.
+// The batch and its arrays are valid until the loop body that received it ends, or if the body called Keep, until
+// Release. They may be written, unless the ring is a broadcast: then writing faults. If batches are on a device
+// (Info.OnDevice), all arrays but num_nodes, input and item are tensors of placement Device: streams must be done with
+// them before the batch is returned.
 type Batch struct {
 	// Epoch and Number name the batch: Number counts the epoch's batches over all ranks, from 0.
 	Epoch, Number uint64
@@ -85,7 +85,7 @@ func errSlot(m wire.Batch) error {
 // Arrays returns all arrays, in the order in which the server lists them.
 func (b *Batch) Arrays() []shm.Array { return b.arrays }
 
-// Array returns the array of a name (docs/feed.md, "What is in a batch"); no tensor if there is none.
+// Array returns the array with a name (docs/feed.md, "What is in a batch"); the zero Tensor if there is no such array.
 func (b *Batch) Array(name string) unified.Tensor {
 	for i := range b.arrays {
 		if b.arrays[i].Name == name {
@@ -95,16 +95,15 @@ func (b *Batch) Array(name string) unified.Tensor {
 	return unified.Tensor{}
 }
 
-// State returns the place after this batch: Consumer.Resume, or loader.Loader.Resume, goes on with the batch that
-// follows.
+// State returns the place after this batch: Consumer.Resume, or loader.Loader.Resume, continues with the next one.
 func (b *Batch) State() loader.State {
 	s := b.consumer.info.State
 	s.Epoch, s.Next = b.Epoch, b.next
 	return s
 }
 
-// Keep holds the batch beyond the loop body, until Release, and returns it. It is called in the body. A kept batch
-// takes one of the slots that the consumer may hold.
+// Keep holds the batch beyond the loop body, until Release, and returns it. Call it in the body. A kept batch takes one
+// of the slots that the consumer may hold.
 func (b *Batch) Keep() *Batch {
 	b.consumer.mu.Lock()
 	defer b.consumer.mu.Unlock()
@@ -112,7 +111,7 @@ func (b *Batch) Keep() *Batch {
 	return b
 }
 
-// Release gives a kept batch back, whose arrays are invalid from then on. It does nothing to a batch that is not kept.
+// Release returns a kept batch; its arrays are then invalid. It does nothing to a batch that is not kept.
 // Any goroutine may call it, any number of times.
 func (b *Batch) Release() {
 	c := b.consumer
@@ -152,8 +151,8 @@ func (c *Consumer) flushSlots() error {
 	return nil
 }
 
-// Digest returns the batch's digests (docs/digest.md): topology covers what was sampled, full also the columns. Arrays
-// on a device are copied down for it; 0, 0 where that fails.
+// Digest returns the batch's digests (docs/digest.md): topology covers the sample, full also the columns. It copies
+// arrays on a device to the host; both are 0 if that fails.
 func (b *Batch) Digest() (topology, full uint64) {
 	list := make([]layout.Array, len(b.arrays))
 	for i, a := range b.arrays {

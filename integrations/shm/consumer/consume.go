@@ -14,21 +14,21 @@ import (
 	"github.com/khop-gnn/khop/loader"
 )
 
-// Epoch goes over the batches of epoch n. An error comes at most once and last, with no batch: context.Cause of ctx,
-// shm.ErrGone where the server died, shm.ErrEnded, shm.ErrTimeout, shm.ErrHeld, shm.ErrBusy, shm.ErrClosed, or *Error
+// Epoch goes over the batches of epoch n. There is at most one error, at the end and without a batch: context.Cause of
+// ctx, shm.ErrGone if the server died, shm.ErrEnded, shm.ErrTimeout, shm.ErrHeld, shm.ErrBusy, shm.ErrClosed, or *Error
 // with what the server reports. Breaking out of the loop acknowledges the batches before the last one yielded, not that
 // one.
 func (c *Consumer) Epoch(ctx context.Context, n uint64) iter.Seq2[*Batch, error] {
 	return c.batches(ctx, wire.Begin{Mode: wire.BeginAt, Epoch: n}, nil)
 }
 
-// GoOn goes on where the rank stands, to the end of that epoch: with the first batch that was not acknowledged, or
-// after a whole epoch with the one after it.
+// GoOn continues at the rank's place, to the end of that epoch: with the first batch that was not acknowledged, or
+// after a complete epoch with the next one.
 func (c *Consumer) GoOn(ctx context.Context) iter.Seq2[*Batch, error] {
 	return c.batches(ctx, wire.Begin{Mode: wire.BeginGoOn}, nil)
 }
 
-// Resume goes on after the batch whose State s is, to the end of that epoch.
+// Resume continues after the batch with State s, to the end of that epoch.
 func (c *Consumer) Resume(ctx context.Context, s loader.State) iter.Seq2[*Batch, error] {
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -119,7 +119,7 @@ func (c *Consumer) start(ctx context.Context, m wire.Begin, state []byte) error 
 	}
 }
 
-// lost explains why a message could not be sent: the server may have said so before it ended.
+// lost explains why a message could not be sent: the server may have sent the reason before it ended.
 func (c *Consumer) lost(ctx context.Context, err error) error {
 	if wire.IsBroken(err) {
 		_, err = c.receive(ctx, c.end(), wire.KindBye)

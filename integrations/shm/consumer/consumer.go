@@ -20,19 +20,19 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Options say what a consumer wants. The zero value of every field is its default.
+// Options are the options of a consumer. The zero value of every field is its default.
 type Options struct {
-	// Rank is which rank's batches to get, from 0; AnyRank (the default) gets the lowest that is free.
+	// Rank is the rank whose batches to get, from 0; AnyRank (the default) gets the lowest free one.
 	Rank RankChoice
 	// IndexDType is the dtype of ids: Int32 or Int64. Default: the server's.
 	IndexDType unified.DType
-	// Hold is how many batches to hold at most, announced ones included. Default: as many as the server gives.
+	// Hold is the most batches to hold, including announced ones. Default: as many as the server allows.
 	Hold int
-	// Timeout is how long to wait for a batch before shm.ErrTimeout, and in Dial for the server to have loaded. Default
+	// Timeout is how long to wait for a batch before shm.ErrTimeout, and in Dial until the server has loaded. Default
 	// 60 s.
 	Timeout time.Duration
 	// Device is the CUDA device on which to take batches, "cuda:0" or so, from a server that makes them there: Info
-	// tells whether it does. Both processes must number their devices alike. Default: none; such a server copies
+	// reports whether it does. Both processes must number their devices alike. Default: none; such a server copies
 	// batches to the host.
 	Device string
 	// MaxRing is the most memory of a server to map, in bytes; shm.ErrNoRoom beyond it. Default: no limit but the
@@ -43,28 +43,28 @@ type Options struct {
 // RankChoice is a rank, or AnyRank.
 type RankChoice struct{ number int }
 
-// AnyRank is the lowest rank that is free.
+// AnyRank is the lowest free rank.
 var AnyRank = RankChoice{}
 
 // RankOf is rank n, n >= 0.
 func RankOf(n int) RankChoice { return RankChoice{n + 1} }
 
-// Info says what a consumer is connected to.
+// Info describes the connection of a consumer.
 type Info struct {
 	Rank, WorldSize int
 	Hold            int           // batches that the consumer may hold
 	Slots           int           // of the ring
 	IndexDType      unified.DType // of ids
 	Batches         uint64        // an epoch, of this rank
-	OnDevice        bool          // batches lie on the device that Options names
+	OnDevice        bool          // batches are on the device that Options names
 	Broadcast       bool          // other consumers get the same batches; arrays are read-only
 	Durable         bool          // the server keeps its place in a file
 	Server          json.RawMessage
-	State           loader.State // where the rank stood when the consumer connected
+	State           loader.State // the rank's place when the consumer connected
 }
 
-// Consumer gets the batches of one rank of a Server. Make it with Dial and Close it. One goroutine at a time iterates;
-// Release and Close may be called by any.
+// Consumer gets the batches of one rank of a Server. Make it with Dial and Close it. One goroutine at a time may
+// iterate; any goroutine may call Release and Close.
 type Consumer struct {
 	socket  *wire.Socket
 	device  *device.Device // nil for none; closed with the mappings
@@ -97,8 +97,8 @@ type Consumer struct {
 	total    int64
 }
 
-// Dial connects to the server whose socket is at path. Errors: shm.ErrNoServer, shm.ErrUser, and *Error where the
-// server refuses.
+// Dial connects to the server whose socket is at path. Errors: shm.ErrNoServer, shm.ErrUser, and *Error if the server
+// refuses.
 func Dial(ctx context.Context, path string, opt Options) (*Consumer, error) {
 	if opt.Timeout == 0 {
 		opt.Timeout = time.Minute
@@ -207,7 +207,7 @@ func sameDevice(d *device.Device, server string) error {
 		d.Ordinal(), d.UUID(), remedy)
 }
 
-// Info returns what the consumer is connected to. Server is the JSON of WELCOME (docs/feed.md).
+// Info describes the connection. Server is the JSON of WELCOME (docs/feed.md).
 func (c *Consumer) Info() Info { return c.info }
 
 func pair(k wire.Kind, first, second uint32) []byte {
@@ -375,7 +375,7 @@ func (c *Consumer) memory(segment uint32) *wire.Memory {
 	return c.segments[segment]
 }
 
-// Statistics asks the server what it has done and what it waits for. It must not be called in a loop over batches.
+// Statistics requests the server's statistics. It must not be called in a loop over batches.
 func (c *Consumer) Statistics(ctx context.Context) (shm.RankStats, error) {
 	var s shm.RankStats
 	if err := c.enter(); err != nil {
@@ -433,8 +433,8 @@ func (c *Consumer) exit() {
 	c.unmapIfDone()
 }
 
-// Close ends the connection, and a loop under way with shm.ErrClosed. Batches that are held stay valid until they are
-// released: they get memory of this process, but for what lies on a device.
+// Close ends the connection, and a running loop with shm.ErrClosed. Batches that are held stay valid until they are
+// released: they get memory of this process, except for arrays on a device.
 func (c *Consumer) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -180,7 +180,7 @@ func TestSegmentsAreMappedUpToTheLimitAndInOrder(t *testing.T) {
 	}
 }
 
-// What cannot be asked says why, and answers that are none are the server's fault.
+// A request that is refused says why, and malformed answers are the server's fault.
 func TestQuestionsThatGetNoAnswerSayWhy(t *testing.T) {
 	c, _ := greeted(t, wire.AppendText(nil, wire.KindTell, wire.AskStatistics, 1, []byte("{")))
 	_, err := c.Statistics(t.Context())

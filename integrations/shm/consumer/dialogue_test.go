@@ -139,7 +139,7 @@ func first(t *testing.T, c *Consumer) (failure error) {
 	return failure
 }
 
-// What ends a run or the connection is said as the server says it; what ends another run is passed over.
+// The error that ends a run or the connection has the server's text; an error of another run is ignored.
 func TestWhatTheServerSaysIsTheError(t *testing.T) {
 	hurry(t)
 	begun := wire.Append(nil, wire.KindBegun, wire.Begun{Run: 1, Batches: 3}, nil)
@@ -296,7 +296,7 @@ func TestAnEpochWithinAnEpochIsRefused(t *testing.T) {
 	c.exit()
 }
 
-// What is left of a run before does not begin the next one.
+// Messages of an earlier run do not begin the next one.
 func TestARunBeginsWithItsOwnBEGUN(t *testing.T) {
 	c, theirs := greeted(t)
 	c.run = 4

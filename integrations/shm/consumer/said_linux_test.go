@@ -11,7 +11,7 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 )
 
-// What is wrong with a server's answer is told in words that name it: how often each of them, of 150 lies of each kind.
+// Errors name the fault in a server's answer. The test counts each message, of 150 faulty answers of each kind.
 func TestWhatIsSaidOfLiesIsKnown(t *testing.T) {
 	hurry(t)
 	var got strings.Builder

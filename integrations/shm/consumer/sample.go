@@ -9,9 +9,9 @@ import (
 	"github.com/khop-gnn/khop/loader"
 )
 
-// Sample asks a server whose seeds come with requests (loader.OnRequest) for one batch. The caller releases it. A
-// message has room for 8,000 seeds, half as many with times; their types are one a set. One request at a time is under
-// way: shm.ErrBusy for a second. An error of the request is a *shm.Error, after which others may be asked.
+// Sample requests one batch from a server whose seeds come with requests (loader.OnRequest). The caller releases it. A
+// message has room for 8,000 seeds, half as many with times; each set has one type. One request may run at a time:
+// shm.ErrBusy for a second. An error of the request is a *shm.Error, after which further requests are possible.
 func (c *Consumer) Sample(ctx context.Context, r loader.Request) (*Batch, error) {
 	if err := c.enter(); err != nil {
 		return nil, err

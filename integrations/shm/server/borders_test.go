@@ -161,7 +161,7 @@ func tensorOf(t *testing.T, d unified.DType, b []byte) unified.Tensor {
 	return expect.Must(unified.New(d, b, int64(len(b))/d.Size()))(t)
 }
 
-// A ring has so many segments, and says how much was wanted where there is no room.
+// A ring has a fixed number of segments, and says how much was needed where there is no room.
 func TestASegmentThatCannotBeMadeSaysWhy(t *testing.T) {
 	a := newArena(wire.ReadWrite, nil)
 	a.least, a.room = 4096, func() int64 { return 0 }

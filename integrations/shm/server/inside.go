@@ -11,9 +11,9 @@ import (
 	"github.com/khop-gnn/khop/loader"
 )
 
-// Inside serves one rank to one consumer in the same process, in the messages of docs/feed.md, but through memory that
-// both have: there is no socket, no call of either by the other, and the consumer reads and writes batches where the
-// loader has put them. Methods may be called at any time by any goroutine. Close it.
+// Inside serves one rank to one consumer in the same process, with the messages of docs/feed.md, but through shared
+// memory: there is no socket, neither side calls the other, and the consumer reads and writes batches where the loader
+// has put them. Methods may be called at any time by any goroutine. Close it.
 type Inside struct {
 	server *Server
 	cancel context.CancelFunc
@@ -26,8 +26,9 @@ type Inside struct {
 }
 
 // NewInside makes the loader of rank opt.Loader.Rank of opt.WorldSize, which has all memory and workers of opt, and its
-// ring, and serves who is at the other end of w. opt.Path has no meaning, and nobody else can connect: Readers and
-// StateFile are refused. src and the memory of w must stay until Close, which closes w.Bell. Errors: those of New.
+// ring, and serves the consumer at the other end of w. opt.Path is ignored, and no other consumer can connect: Readers
+// and StateFile are refused. src and the memory of w must stay valid until Close, which closes w.Bell. Errors: those of
+// New.
 func NewInside(ctx context.Context, src loader.Source, opt Options, w Within) (*Inside, error) {
 	if opt.Readers > 0 || opt.StateFile != "" {
 		return nil, fmt.Errorf("%w: broadcasts and state files need a server of their own", shm.ErrOptions)
@@ -45,7 +46,7 @@ func NewInside(ctx context.Context, src loader.Source, opt Options, w Within) (*
 	return i, nil
 }
 
-// Segment is a segment of the ring that its consumer has too.
+// Segment is a segment of the ring that its consumer shares.
 type Segment struct {
 	Data   []byte // on a device: its address and length
 	memory *wire.Memory
@@ -54,11 +55,11 @@ type Segment struct {
 // Address returns where the segment begins.
 func (s *Segment) Address() uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(s.Data))) }
 
-// Close gives the segment back. Its memory goes with whoever has it last, the ring or a consumer.
+// Close returns the segment. Its memory is freed when both the ring and the consumer have closed it.
 func (s *Segment) Close() error { return s.memory.Close() }
 
-// Segment returns a segment that was announced, for as long as its consumer wants it: also after Close nobody else
-// writes to batches that were not returned. The caller closes it.
+// Segment returns an announced segment, which stays until the caller closes it: also after Close nothing else writes to
+// batches that were not returned.
 func (i *Inside) Segment(number uint32) (*Segment, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -72,8 +73,8 @@ func (i *Inside) Segment(number uint32) (*Segment, error) {
 	return nil, fmt.Errorf("%w: segment %d is not there", shm.ErrClosed, number)
 }
 
-// Close ends the loader, waits until nothing of it runs, and frees all but the segments that the consumer has. Batches
-// that it holds stay as they are. Later calls return the first result.
+// Close ends the loader, waits until nothing of it runs, and frees all memory but the segments that the consumer has.
+// Batches that the consumer holds stay as they are. Later calls return the first result.
 func (i *Inside) Close() error {
 	i.once.Do(func() {
 		i.mu.Lock()

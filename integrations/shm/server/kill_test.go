@@ -56,7 +56,7 @@ type program struct{ testing.TB }
 func (program) Helper()           {}
 func (program) Fatal(args ...any) { fmt.Println(append([]any{"fatal:"}, args...)...); os.Exit(1) }
 
-// playServer serves until it is told to end or killed. It says "ready", and "gone" for each consumer that goes.
+// playServer serves until a message ends it or it is killed. It says "ready", and "gone" for each consumer that goes.
 func playServer(socket string) {
 	g := plainGraph(program{}, 500)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)

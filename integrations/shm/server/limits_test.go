@@ -174,7 +174,7 @@ func TestTheLogNamesWhatItSays(t *testing.T) {
 	}
 }
 
-// Of many warnings a minute ten are logged; how many were not is said once.
+// Of many warnings a minute ten are logged; the number of the others is logged once.
 func TestWarningsThatWereNotLoggedAreCounted(t *testing.T) {
 	log := &logged{}
 	to := slog.New(slog.NewTextHandler(log, nil))

@@ -21,10 +21,10 @@ type link interface {
 // Within is what a consumer in this process shares with its server.
 type Within struct {
 	Mail *Mail
-	// Ring wakes a consumer that waits for a message. Any goroutine calls it, and it must not wait.
+	// Ring wakes a consumer that waits for a message. Any goroutine may call it, and it must not block.
 	Ring func()
-	// Bell becomes readable when the consumer has put a message in Mail and found that nobody looks there. The server
-	// reads what is in it, and closes it.
+	// Bell becomes readable when the consumer has put a message in Mail while the server does not poll it. The server
+	// reads from Bell, and closes it.
 	Bell *os.File
 }
 

@@ -8,10 +8,10 @@ import (
 // PostBytes is the room of a Post: for the announcements of all batches that a consumer may hold, and more.
 const PostBytes = 1 << 19
 
-// Post is one direction of a feed within a process: messages in memory that both sides have, in order, each behind 8
-// bytes, a frame: its length, and its kind or whatever its first two bytes say. Frames begin at multiples of 8. Who
-// writes and who reads agree by the two counts, so neither calls the other, and each may be in another language
-// (cmd/libkhop/feed.c). One goroutine may put, and one take, at a time. Zero is empty.
+// Post is one direction of a feed within a process: messages in shared memory, in order. Each follows a frame of 8
+// bytes, which has the length of the message and its first two bytes, such as its kind. Frames begin at multiples of 8.
+// Writer and reader synchronise by two counts, so neither calls the other, and they may be in different languages
+// (cmd/libkhop/feed.c). One goroutine may put, and one take, at a time. The zero value is empty.
 type Post struct {
 	written atomic.Uint64 // bytes, by who puts
 	_       [56]byte

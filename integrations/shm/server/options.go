@@ -15,44 +15,46 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Options say what a server offers. Path and Loader.Sampler are required; the zero value of every other field is its
+// Options are the options of a server. Path and Loader.Sampler are required; the zero value of every other field is its
 // default.
 type Options struct {
-	// Path is where the socket is made. Its directory must be the user's alone; it is made where there is none.
+	// Path is where the socket is made. Its directory must be accessible only to the user; the server makes it if it
+	// does not exist.
 	Path string `name:"socket" kind:"path" required:"true" value:"PATH" help:"..."`
 	// Loader says what to load and how. Rank, WorldSize, RowMemory, PerSlot and Made are the server's to set; Hold
-	// raises Prefetch. Device "cuda:0,cuda:1" names several: ranks take turns. Each
-	// device reads one copy of graph and columns for all its ranks. On a device batches lie there for consumers that
-	// take them there; others get copies on the host. MaxMemory holds for all ranks together, with their rings and
-	// copies of ids, and DeviceMemory for all ranks of a device.
+	// raises Prefetch. Device "cuda:0,cuda:1" names several, which ranks use in turn. Each device reads one copy of
+	// graph and columns for all its ranks. Batches of a device stay there for consumers that take them there; others
+	// get copies on the host. MaxMemory is for all ranks together, with their rings and copies of ids, and DeviceMemory
+	// for all ranks of a device.
 	Loader loader.Options `of:"-"`
 	// WorldSize is the number of ranks, each with an equal share of the batches.
 	WorldSize int `same:"world-size"`
-	// Ranks are those that this server has: of several machines each has a server for its own. Each has a ring and a
-	// loader, and the workers are shared out among them. Default: all.
+	// Ranks are the ranks of this server: with several machines each has a server for its own ranks. Each rank has a
+	// ring and a loader, and the workers are divided among them. Default: all.
 	Ranks []int `of:"serve" kind:"list" value:"RANK" help:"..."`
-	// Readers, if above 0, makes one ring that as many consumers read: all get the same batches. WorldSize must be 1
-	// then.
+	// Readers, if above 0, makes one ring that this number of consumers read: all get the same batches. WorldSize must
+	// then be 1.
 	Readers int `name:"broadcast" of:"serve" default:"0" help:"..."`
-	// Hold is how many batches a consumer may hold at a time, announced ones included. Default: as many as 64 MiB have
-	// room for, but 4 to 12. A consumer that shares its processors with the workers gets one after a time slice, some
-	// milliseconds: the workers would rest where that is as long as several batches take.
+	// Hold is how many batches a consumer may hold at a time, including announced ones. Default: as many as 64 MiB have
+	// room for, but 4 to 12. A consumer that shares its processors with the workers gets a processor only after a time
+	// slice of some milliseconds. If that is as long as several batches take, a smaller Hold would leave the workers
+	// idle.
 	Hold int `default:"0" help:"Batches that a consumer may hold; 0: 4 to 12, as 64 MiB allow."`
-	// ReaderTimeout is how long the readers of a broadcast ring wait for one of them, before it is given up: its
-	// connection ends, and until it is back the others go on without it. Less than consumers wait for a batch; below 0
-	// there is no end.
+	// ReaderTimeout is how long the readers of a broadcast ring wait for one of them. Then its connection ends, and
+	// until it is back the others continue without it. It must be less than consumers wait for a batch; below 0 means
+	// no limit.
 	ReaderTimeout time.Duration `of:"serve" default:"50s" zero:"-1ns" help:"..."`
-	// IndexDType is the dtype of ids where a consumer asks for none: Int32 or Int64. Default: what the dataset has.
+	// IndexDType is the dtype of ids for consumers that request none: Int32 or Int64. Default: that of the dataset.
 	IndexDType unified.DType `name:"index-dtype" choices:"int32,int64" default:"auto" empty:"auto" help:"..."`
 	// Epochs, if above 0, is how many epochs there are; Serve returns when all ranks have acknowledged the last.
 	Epochs uint64 `of:"serve" default:"0" help:"Epochs to offer before the server ends; 0: no end."`
 	// MaxConsumers is how many consumers may be connected at a time.
 	MaxConsumers int `of:"serve" default:"64" help:"The most consumers connected at a time."`
-	// StateFile, if set, keeps the place of every rank, so that another server goes on where this one was killed.
+	// StateFile, if set, keeps the place of every rank, so that another server can continue where this one was killed.
 	StateFile string `name:"state" of:"serve" kind:"path" value:"FILE" help:"..."`
 	// Version is the program's, for consumers to report.
 	Version string
-	// Logger hears of consumers that come and go, and of decisions; nil is silent.
+	// Logger gets connects and disconnects of consumers, and decisions; nil is silent.
 	Logger *slog.Logger
 }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/khop-gnn/khop/integrations/shm"
 )
 
-// refusal is an error that a consumer is told, after which its connection or its run is over.
+// refusal is an error that a consumer receives, after which its connection or its run is over.
 type refusal struct {
 	code shm.Code
 	err  error

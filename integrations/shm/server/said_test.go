@@ -48,7 +48,7 @@ func reproach(t *testing.T, s *serving, message []byte) string {
 	}
 }
 
-// What is wrong with a consumer's message is told in words that name it: the same for the same message.
+// Errors name the fault in a consumer's message: the same for the same message.
 func TestWhatIsSaidOfMessagesIsKnown(t *testing.T) {
 	s := serve(t, plainGraph(t, 200), Options{Hold: 2, MaxConsumers: 400})
 	state := []byte(`{"semantics":1,"epoch":0,"next":0}`)

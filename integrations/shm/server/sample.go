@@ -27,8 +27,8 @@ func (s *Server) checkAnswers() error {
 	return nil
 }
 
-// sample answers SAMPLE, in the goroutine of the connection: its requests are answered in their order. What is wrong
-// with a request that was read is told, and the connection goes on.
+// sample answers SAMPLE, in the goroutine of the connection: its requests are answered in their order. An error in a
+// request that was read is the answer, and the connection continues.
 func (p *peer) sample(m wire.Sample, sets []byte) error {
 	r := p.rank
 	seeds, err := m.Seeds(sets)

@@ -62,7 +62,8 @@ func TestAServerAnswersRequestsOfAnyConsumers(t *testing.T) {
 	all.Wait()
 }
 
-// What is wrong with a request is told, and others are answered; who holds all that it may is told so.
+// A faulty request gets an error, and others are answered; a consumer that holds all the answers it may gets an error
+// too.
 func TestAServerSaysWhatIsWrongWithARequest(t *testing.T) {
 	s := serve(t, typedGraph(t), Options{Loader: onRequest(), Hold: 2})
 	c := connect(t, s, consumer.Options{})

@@ -50,8 +50,8 @@ type Server struct {
 }
 
 // New makes the loaders and their rings, and listens; consumers that connect wait for Serve. src must stay open
-// until Close. Errors: those of loader.NewContext, shm.ErrOptions, shm.ErrRunning, shm.ErrNoRoom, and what is wrong
-// with path or state file.
+// until Close. Errors: those of loader.NewContext, shm.ErrOptions, shm.ErrRunning, shm.ErrNoRoom, and errors of path or
+// state file.
 func New(ctx context.Context, src loader.Source, opt Options) (*Server, error) {
 	return newServer(ctx, src, opt, false)
 }
@@ -127,9 +127,9 @@ func (s *Server) openRank(ctx context.Context, src loader.Source, opt loader.Opt
 	return err
 }
 
-// Serve answers consumers until ctx ends, or Close is called, or with Options.Epochs until every rank has acknowledged
-// the last epoch. It returns context.Cause, shm.ErrClosed or nil. When it returns, all consumers were told and none of
-// its goroutines is left.
+// Serve serves consumers until ctx ends, or Close is called, or with Options.Epochs until every rank has acknowledged
+// the last epoch. It returns context.Cause, shm.ErrClosed or nil. When it returns, all consumers have a message of the
+// end, and none of its goroutines runs.
 func (s *Server) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -321,14 +321,14 @@ func (s *Server) Close() error {
 	return s.closeErr
 }
 
-// Options returns the options in effect: defaults filled in, the loader's as they turned out for rank 0.
+// Options returns the options in effect: with defaults, and the loader's options for rank 0.
 func (s *Server) Options() Options {
 	o := s.opt
 	o.Loader, o.IndexDType = s.ranks[0].loader.Options(), s.ranks[0].index
 	return o
 }
 
-// DeviceReason says why batches are made where they are, which Options().Loader.Device names.
+// DeviceReason says why Options().Loader.Device was chosen to make batches.
 func (s *Server) DeviceReason() string { return s.why }
 
 // NumBatches returns the batches of an epoch that rank 0 yields.

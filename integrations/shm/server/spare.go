@@ -11,7 +11,7 @@ type sparing struct {
 	mu     sync.Mutex
 	since  time.Time
 	said   int // since then
-	unsaid int // since the last that was said
+	unsaid int // since the last one logged
 }
 
 const mostSaid = 10 // warnings a minute
@@ -54,11 +54,11 @@ var idleEvery = 100 * time.Microsecond
 
 const (
 	idleBurst  = time.Second // and as many at once as come in so long
-	usefulGain = 4           // and so many for each message that changes something
+	usefulGain = 4           // and this number for each message that changes something
 	askCost    = 10          // an answer is more work
 )
 
-// take counts so many messages; false where they are too many.
+// take counts n messages; false where they are too many.
 func (a *allowance) take(n int) bool {
 	now := time.Now()
 	if least := now.Add(-idleBurst); a.due.Before(least) {

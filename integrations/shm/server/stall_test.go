@@ -44,7 +44,7 @@ func stalled(t *testing.T, k *wire.Socket) {
 	}
 }
 
-// A reader that stops at any point keeps the others waiting for as long as the option says, and is told.
+// A reader that stops at any point keeps the others waiting for as long as the option says, and gets an error.
 func TestTheOthersGoOnWithoutAReaderThatStops(t *testing.T) {
 	g := plainGraph(t, 500)
 	all, begin := want(t, g, usual(), 0), [][]byte{start(wire.Begin{Run: 1})}

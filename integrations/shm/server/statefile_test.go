@@ -168,7 +168,7 @@ func TestAStateIsInTheFileOnceItIsSaved(t *testing.T) {
 	}
 }
 
-// Where the disk fails the consumer is told, and the state is not taken for written.
+// Where the disk fails the consumer gets an error, and the state does not count as written.
 func TestAStateThatCannotBeWrittenIsSaid(t *testing.T) {
 	g := plainGraph(t, 500)
 	file := filepath.Join(t.TempDir(), "state.json")

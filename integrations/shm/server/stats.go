@@ -22,7 +22,7 @@ func (s *Server) Stats() []shm.RankStats {
 // report says what the rank's loader waited for.
 func (r *rank) report() loader.Report { return r.server.told(r.loader.Report()) }
 
-// told is a report of a rank's loader with options as they are said of the server: its workers are shared out among its
+// told is a report of a rank's loader with the server's names of options: its workers are shared out among its
 // ranks, and consumers hold some of the batches that are ready.
 func (s *Server) told(v loader.Report) loader.Report {
 	n, err := strconv.Atoi(v.Value)

@@ -1,5 +1,5 @@
 // The CPU side of the first line of every .cu file: the names of CUDA C++ for plain g++. The NVRTC side is a file of
-// the same name elsewhere. What is missing here is missing on purpose: see "What a kernel may use" in ../README.md.
+// the same name elsewhere. Names are missing on purpose: see "What a kernel may use" in ../README.md.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 // Package rangestest has a store for tests, within their process: it speaks as much of S3 as khop asks for, serves the
-// same objects as plain files and as a data set of the hub, and fails as it is told.
+// same objects as plain files and as a data set of the hub, and fails as a test sets.
 package rangestest
 
 import (
@@ -39,7 +39,7 @@ const (
 	Refuses       // 403
 	Ignores       // the range that was asked for: the whole object
 	Wrong         // a bit is another one
-	Lost          // what is written is there, and no answer comes
+	Lost          // the object is written, and no answer comes
 )
 
 // Store is a store of objects.

@@ -3,13 +3,12 @@
 package rngtest
 
 import (
-	_ "embed"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
 )
 
-// deviceDraws is Draws of answers.cu, laid out as the device has it.
+// deviceDraws is Draws of answers.cu, laid out as on the device.
 type deviceDraws struct {
 	questions, out device.Address
 	n              int64
@@ -20,7 +19,7 @@ func _(x deviceDraws) {
 		(unsafe.Sizeof(x)^24)]
 }
 
-// deviceSubsets is Subsets of answers.cu, laid out as the device has it.
+// deviceSubsets is Subsets of answers.cu, laid out as on the device.
 type deviceSubsets struct {
 	streams, out     device.Address
 	sets, k, n, wide int64
@@ -30,9 +29,6 @@ func _(x deviceSubsets) {
 	_ = [1]struct{}{}[unsafe.Offsetof(x.streams)|(unsafe.Offsetof(x.out)^8)|(unsafe.Offsetof(x.sets)^16)|
 		(unsafe.Offsetof(x.k)^24)|(unsafe.Offsetof(x.n)^32)|(unsafe.Offsetof(x.wide)^40)|(unsafe.Sizeof(x)^48)]
 }
-
-//go:embed answers.ptx
-var answersPTX []byte
 
 // answersKernels are the kernels of answers.cu, loaded on one device. They are safe for concurrent use.
 type answersKernels struct {
@@ -44,7 +40,7 @@ type answersKernels struct {
 // loadAnswersKernels loads them. Close them before the device.
 func loadAnswersKernels(on *device.Device) (*answersKernels, error) {
 	k, err := &answersKernels{}, error(nil)
-	k.Module, err = on.LoadKernels(answersPTX, map[string]**device.Kernel{
+	k.Module, err = on.LoadPacked(kernelsPack, "answers.ptx", map[string]**device.Kernel{
 		"rng_answers": &k.rngAnswers.Kernel,
 		"rng_subsets": &k.rngSubsets.Kernel,
 	})

@@ -125,7 +125,7 @@ func (f *cudaFence) Record(stream uintptr) error {
 	return f.BorrowStream(stream).Record(f.read)
 }
 
-// Reserve takes what an array of the slot needs besides its own memory, of so many bytes.
+// Reserve takes what an array of the slot, of n bytes, needs besides its own memory.
 func (f *cudaFence) Reserve(array int, n int64) error {
 	return f.carried.Reserve(array, n)
 }

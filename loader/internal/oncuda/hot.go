@@ -91,7 +91,7 @@ func hottestInEdges(scores []float64, indptr []int64, room int64) []int64 {
 	}
 }
 
-// keepHotAdjacency gives a quarter of what is left of the budget to in-edges of hot nodes, where the whole graph does
+// keepHotAdjacency gives a quarter of the remaining budget to in-edges of hot nodes, where the whole graph does
 // not fit: a pick takes a request of the bus, but rows take most of its bytes.
 func (p *placer) keepHotAdjacency() error {
 	g := p.plan.Graph
@@ -146,7 +146,7 @@ func (p *placer) scoresOf(c *deviceColumn) ([]float64, error) {
 	return scores[g.Offset(c.NodeType):g.Offset(c.NodeType+1)], nil
 }
 
-// keepHotRows gives what is left of the budget to the rows of hot nodes, of one column: crumbs would be left for
+// keepHotRows gives the remaining budget to the rows of hot nodes, of one column: crumbs would be left for
 // others.
 func (p *placer) keepHotRows() error {
 	c, k := p.hotColumn()
@@ -226,7 +226,7 @@ func (c *deviceColumn) keep(ctx context.Context, hot []int64) error {
 	return c.device.Cache(ctx, hot, pinned.Options{Ledger: c.ledger, Purpose: pinned.Columns})
 }
 
-// eachID calls f for each id of a list, which may be none.
+// eachID calls f for each id of a list, which may be nil.
 func eachID(ids unified.Tensor, f func(id int64)) {
 	at, err := unified.Integers(ids)
 	for i := int64(0); err == nil && i < ids.Len(); i++ {

@@ -107,7 +107,7 @@ func (*Processor) Expect(e *plan.Estimate, batches, _ int64) {
 
 func (d *Processor) BusAddress() string { return machine.FindPCI(d.PCI()).Address }
 
-// find returns a column as the device has it.
+// find returns a column on the device.
 func (d *Processor) find(c *tiers.Column) *deviceColumn {
 	return d.columns[slices.IndexFunc(d.columns, func(x *deviceColumn) bool { return x.Column == c })]
 }
@@ -247,7 +247,7 @@ func (p *placer) bring(b []byte, opt pinned.AttachOptions) (*pinned.Attachment, 
 	return a, err
 }
 
-// held returns the device memory that so many bytes take.
+// held returns the device memory that bytes take.
 func (p *placer) held(b []byte) int64 {
 	return (pinned.Options{Device: p.d.Device}).Size(int64(len(b)))
 }

@@ -27,7 +27,7 @@ var fixedCost = readCost{own: 1, peer: 5, host: 40}
 // planParts is in how many parts the room of a device is divided, to look for the fastest plan.
 const planParts = 16
 
-// planSharing finds the plan that should take least time, where each of k devices has room for so many rows. Rows are
+// planSharing finds the plan that should take least time, where each of k devices has this much room, in rows. Rows are
 // gathered in proportion to their scores.
 func planSharing(s Share, scores []float64, room, k int64, cost readCost) sharing {
 	sum := shareOfHottest(scores)

@@ -32,7 +32,7 @@ type rowTrace struct {
 	columns  []*tiers.Column
 	layouts  map[*tiers.Column]diskio.Layout
 	Probe    disk.Probe
-	One      uint32 // of so many places is in the trace
+	One      uint32 // one in this number of places is in the trace
 	Asked    int64
 	Topology *tier.TopologyStats          // what an epoch reads of it; nil where it is not on disk
 	before   disk.PageCounts              // of batches on trial
@@ -201,8 +201,8 @@ func (t *rowTrace) note(c *tiers.Column, batch uint64, rows []uint32) error {
 // them.
 const rowBytes, mapBytes = 4, 48
 
-// fit decides how much is simulated, and by how many workers, so that it has room: asks for rows are those of all of
-// two epochs, and a sampler takes so many bytes. pinned.ErrLimit where a thousandth has none.
+// fit decides how much is simulated, and by how many workers, so that it has room: asks is the number of requests for
+// rows in two epochs, and sampler the bytes that a sampler takes. pinned.ErrLimit where a thousandth has none.
 func (t *rowTrace) fit(asks, sampler int64) error {
 	left := t.ledger.Left()
 	t.workers = int(max(min(int64(t.workers), left/2/max(2*sampler, 1)), 1))
@@ -232,7 +232,7 @@ func (t *rowTrace) need(asks int64) int64 {
 	return 2*rowBytes*asks + most
 }
 
-// simulationBytes returns the most that a simulation takes for so many rows, and asks for them.
+// simulationBytes returns the most bytes that a simulation takes for these numbers of rows and of requests for them.
 func simulationBytes(rows, asks int64) int64 {
 	return max(diskio.PlanBytes(rows, rows)+2*diskio.WindowBytes(asks), diskio.QueueBytes(rows))
 }
@@ -251,7 +251,7 @@ func (t *rowTrace) simulations() int {
 }
 
 // pack numbers the rows of the trace anew, so that a simulation takes no more memory than they need, and returns how
-// many there are. Places that were no neighbours are none afterwards.
+// many there are. Places that were not neighbours are not afterwards.
 func (t *rowTrace) pack(c *tiers.Column) (rows int64) {
 	place := c.Together()
 	numbers := map[uint32]uint32{}

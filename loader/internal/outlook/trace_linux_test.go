@@ -18,7 +18,7 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// unread is a column of so many rows, whose memory nobody reads.
+// unreadRows is a column of this number of rows, whose memory is never read.
 func unreadRows(t *testing.T, rows, width int64) *tiers.Column {
 	t.Helper()
 	x := expect.Must(unified.New(unified.Uint8, expect.Unread(t, rows*width), rows, width))(t)

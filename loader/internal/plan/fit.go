@@ -88,7 +88,7 @@ func (p *Plan) tellFewer(wanted *Estimate) {
 	}
 	level := slog.LevelWarn
 	if wanted.Prefetch == e.Prefetch && p.AnyWorkers && e.Workers >= machine.Workers() {
-		level = slog.LevelInfo // nobody asked for so many
+		level = slog.LevelInfo // this number is a default
 	}
 	p.Log.Log(context.Background(), level, "fewer workers or slots, to keep within MaxMemory",
 		"max_memory", p.MaxMemory, "workers", e.Workers, "prefetch", e.Prefetch)

@@ -16,14 +16,15 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// unread is a column of so many rows, whose memory nobody reads.
+// unreadColumn is a column of this number of rows, whose memory is never read.
 func unreadColumn(t *testing.T, rows, width int64) *tiers.Column {
 	t.Helper()
 	x := expect.Must(unified.New(unified.Uint8, expect.Unread(t, rows*width), rows, width))(t)
 	return &tiers.Column{Store: expect.Must(gather.NewStore(x))(t)}
 }
 
-// diskMemory is what a loader takes for columns and a topology on disk, of a slot and a sampler of so many bytes.
+// diskMemory is what a loader takes for columns and a topology on disk, where a slot and a sampler take these numbers
+// of bytes.
 func diskMemory(p *Plan, slot, scratch int64) int64 {
 	disk := p.Set.Disk
 	if len(disk.Columns()) == 0 {

@@ -26,7 +26,7 @@ type Plan struct {
 	Set *tiers.Set
 
 	Workers, Prefetch int
-	AnyWorkers        bool                  // nobody asked for a number of workers
+	AnyWorkers        bool                  // the number of workers is the default
 	MaxMemory         int64                 // 0: no limit but room
 	Room              int64                 // what the control group leaves; 0 where none limits memory
 	PerSlot           int64                 // what the caller keeps for each slot besides
@@ -46,12 +46,12 @@ type Estimate struct {
 // Processor is where batches are made. There is one for a placed source, and its loaders share it: the CPU or a device.
 // All that differs between them is behind this interface, and the samplers, makers and fences that it opens.
 type Processor interface {
-	// String returns the name, as options have it.
+	// String returns the name that options give it.
 	String() string
 	// DefaultWorkers returns how many workers a loader has where nobody says.
 	DefaultWorkers() int
-	// ReadsTopology reports whether the processor itself reads the topology, and finds room for all of it: in memory
-	// of its own, or in so many bytes of the host's. Else the topology stays on disk.
+	// ReadsTopology reports whether the processor itself reads the topology, and finds room for all of it: in memory of
+	// its own, or in room bytes of the host's. Else the topology stays on disk.
 	ReadsTopology(p *Plan, room int64) bool
 	// ChooseTiers finds a tier for each column of a set.
 	ChooseTiers(s *tiers.Set)
@@ -126,7 +126,7 @@ func (p *Plan) ReadRemote(o tiers.DiskOptions) (cache int64) {
 // PagedWorkers is the default number of workers for a topology on disk: while some wait for the disk, others sample.
 func PagedWorkers() int { return 2*machine.Workers() + 2 }
 
-// spareWorkers reports whether there are more workers than cores that nobody asked for.
+// spareWorkers reports whether there are more workers than cores by default.
 func (p *Plan) spareWorkers() bool {
 	return p.Paged != nil && p.AnyWorkers && p.Workers > machine.Workers()
 }
@@ -140,8 +140,8 @@ func (p *Plan) pagedMemory() int64 {
 	return p.Paged.Memory(samplers)
 }
 
-// landing returns what samples that the CPU makes for a device take, where each worker has one of so many bytes and so
-// much scratch.
+// landing returns what samples that the CPU makes for a device take, where each worker has one of sample bytes, and
+// scratch.
 func (p *Plan) landing(sample, scratch int64) int64 {
 	if p.Paged == nil || !p.Paged.Lands {
 		return 0
@@ -150,7 +150,7 @@ func (p *Plan) landing(sample, scratch int64) int64 {
 	return sat.Mul(int64(p.Workers), sat.Add(scratch, sat.Add(sample, sample/4))) // buffers grow by a quarter more
 }
 
-// cost returns what the tiers take, where a batch without rows and a sampler's scratch take so many bytes.
+// cost returns what the tiers take, where a batch without rows takes sampled bytes, and a sampler scratch.
 func (p *Plan) cost(sampled, scratch int64) tier.Memory {
 	batch, _ := p.slotBound()
 	return p.Set.Cost(p.Recipe, tier.Bound{Workers: p.Workers, Slots: p.Workers + p.Prefetch, Sampled: sampled,
@@ -170,7 +170,7 @@ func (p *Plan) number() *Estimate {
 	return e
 }
 
-// TooMuch is the error of what is expected where there is room for less.
+// TooMuch is the error where there is room for less than the estimate.
 func (e *Estimate) TooMuch(room int64) error {
 	m := &e.Expected
 	return fmt.Errorf("%w: %s are needed (%s for copies of the source, %s for %d batches, %s for scratch), and there "+
@@ -248,7 +248,7 @@ func (p *Plan) tryBatches(ctx context.Context, within *pinned.Ledger) (n needs, 
 	return n, nil
 }
 
-// spareRoom says what is left free where there are spare workers: such a part of what is expected. Batches differ.
+// spareRoom returns the memory to leave free if there are spare workers: a part of the estimate. Batches differ.
 const spareRoom = 8
 
 // Expect sets what is expected of each of some loaders. Workers that a topology on disk has by default beyond the cores
@@ -276,8 +276,7 @@ func (p *Plan) Expect(n needs) error {
 	return nil
 }
 
-// FitWorkers makes spare workers fewer until what is expected of them is within the room. The tables that all samplers
-// share have taken so many bytes.
+// FitWorkers drops spare workers until the estimate is within the room. tables is the bytes that all samplers share.
 func (p *Plan) FitWorkers(ctx context.Context, ledger *pinned.Ledger, tables int64) error {
 	if !p.spareWorkers() || p.Limit() == 0 || p.Bounded() || p.Batches == 0 {
 		return nil

@@ -53,6 +53,7 @@ type Spec struct {
 type Recipe struct {
 	Spec
 	Bound       sampling.Bound
+	ReadsTimes  bool           // the sampler looks at the times of seeds
 	EdgesRead   []string       // columns of the edges that the sampler reads
 	NodesRead   []string       // and of the nodes
 	Fingerprint string         // of the sampler
@@ -114,7 +115,7 @@ func (r *Recipe) askSampler(schema *graph.Schema) (err error) {
 	if _, err := sampling.EdgeColumns(r.Graph, d.EdgeColumns); err != nil {
 		return err
 	}
-	r.Bound, r.EdgesRead, r.NodesRead = d.Bound, d.EdgeColumns, d.NodeColumns
+	r.Bound, r.EdgesRead, r.NodesRead, r.ReadsTimes = d.Bound, d.EdgeColumns, d.NodeColumns, d.Times
 	r.Fingerprint = r.Sampler.Fingerprint()
 	if r.Seeds.ByEdge != nil { // what else decides what is in a batch
 		r.Fingerprint += fmt.Sprintf(" links %s %s", r.Links, r.Negatives.Fingerprint())

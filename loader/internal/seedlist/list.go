@@ -172,8 +172,8 @@ func (l *List) Hash() uint64 {
 	return to.Sum64()
 }
 
-// Fused returns the seeds of an epoch as ids of all types together, of edges both ends; all nodes where the items of a
-// batch are none.
+// Fused returns the seeds of an epoch as ids of all types together, of edges both ends; all nodes where a batch has no
+// items.
 func (l *List) Fused(g *graph.Graph) []int64 {
 	if l.Numbers {
 		all := make([]int64, g.NumNodes())

@@ -46,7 +46,7 @@ type Slot struct {
 type Fence interface {
 	// Room returns page-locked memory for rows of an array that copies bring.
 	Room(array int) *unified.Buffer
-	// Reserve takes what an array of the slot needs besides its own memory, of so many bytes.
+	// Reserve takes what an array of the slot, of n bytes, needs besides its own memory.
 	Reserve(array int, n int64) error
 	// Wait lets a CUDA stream wait until the batch is complete.
 	Wait(stream uintptr) error
@@ -201,7 +201,7 @@ func (s *Slot) Host(t unified.Tensor) (unified.Tensor, error) {
 	return s.Fence.Host(t)
 }
 
-// Reserve takes what an array needs besides its own memory, of so many bytes.
+// Reserve takes what an array of n bytes needs besides its own memory.
 func (s *Slot) Reserve(array int, n int64) error {
 	return s.fenced(func(f Fence) error { return f.Reserve(array, n) })
 }

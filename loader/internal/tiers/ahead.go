@@ -156,7 +156,7 @@ func NewAhead(opt AheadOptions) (*Ahead, error) {
 	return a, nil
 }
 
-// Presamplers is how many goroutines sample ahead of so many workers.
+// Presamplers is how many goroutines sample ahead of this number of workers.
 func Presamplers(workers int) int { return (workers + 1) / 2 }
 
 // openColumn adds a column, where batches of this loader have rows of it.

@@ -68,12 +68,12 @@ type ColumnOnDisk struct {
 	Pack      diskio.PackOptions
 }
 
-// asks returns how many rows a window has room for where a batch asks for so many at most.
+// asks returns how many rows a window has room for if no batch asks for more than most.
 func (d *ColumnOnDisk) asks(most int64) int64 {
 	return min(max(d.MostAsks, most), sat.Mul(int64(d.Lookahead), most), diskio.MaxAsks)
 }
 
-// cost returns what planning and reading take, in so many slots, where a batch asks for so many rows at most.
+// cost returns what planning and reading take, with this number of slots, if no batch asks for more than most rows.
 func (d *ColumnOnDisk) cost(most, slots int64) int64 {
 	rows, row, asks := d.Column.Store.Column().Len(), d.Column.Store.RowBytes(), d.asks(most)
 	slot := min(alongBytes, sat.Add(leastSlot+rows*row, sat.Mul(most, planBytes)))
@@ -109,7 +109,7 @@ func SplitColumns(columns []*Column, total int64, o DiskOptions, loaders int, lo
 	return s
 }
 
-// share divides a cache among columns of so many bytes that are read through it.
+// share divides a cache among the columns that are read through it. total is their bytes.
 func (s *DiskTier) share(columns []*Column, total, cache int64) {
 	o := &s.opt
 	for i, c := range columns {
@@ -186,7 +186,7 @@ type DiskReader struct {
 	ahead *Ahead
 	reads []*diskio.Batch // under way, by column
 	wide  []wideRows      // to widen when they are there
-	Rows  []uint32        // as the sample has them
+	Rows  []uint32        // as in the sample
 }
 
 // Expect is of tier.Early: what the batch asks for was planned before. Where that is still being sampled, the wait is

@@ -30,7 +30,7 @@ func PageTopology(r *recipe.Recipe, cache int64, loaders int) *Paged {
 			continue
 		}
 		if err := diskio.CanPage(array); err != nil {
-			r.Log.Info("an array of the topology is read where it lies, and not from disk", "bytes",
+			r.Log.Info("an array of the topology is read in place, not from disk", "bytes",
 				len(array.Bytes()), "reason", err)
 			continue
 		}

@@ -149,7 +149,7 @@ func (r *passingReader) Finish(context.Context, tier.Slot) (waited time.Duration
 	return waited, nil
 }
 
-// rowsOf appends the rows that ids name to a list. One that is none of n is gather.ErrRange.
+// rowsOf appends the rows that ids name to a list. An id outside of [0, n) is gather.ErrRange.
 func rowsOf(list []int64, ids unified.Tensor, n int64) ([]int64, error) {
 	at, err := unified.Integers(ids)
 	if err != nil {

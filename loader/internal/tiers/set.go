@@ -81,7 +81,7 @@ func (s *Set) InFiles() (mapped []*Column, total int64) {
 		f, _, err := pinned.OpenMapped(t.Bytes())
 		switch {
 		case err != nil:
-			s.recipe.Log.Info("a column is read where it lies, and not from disk", "column", c.Name, "reason", err)
+			s.recipe.Log.Info("a column is read in place, not from disk", "column", c.Name, "reason", err)
 			continue
 		case t.Len() >= diskio.MaxRows:
 			s.recipe.Log.Warn("a column has too many rows to be read from disk", "column", c.Name, "rows", t.Len())

@@ -147,7 +147,7 @@ func (d *disk) closed(what string, before int) {
 // seen is what a reading comes to.
 type seen struct {
 	found     []string
-	text      string // the graph, its notes and what else is said of it
+	text      string // the graph, its notes and its other facts
 	err       error
 	peak      int64
 	disk      int64
@@ -213,7 +213,7 @@ func (d *disk) read(ctx context.Context, r source.Request, limit int64, use func
 	return s
 }
 
-// describe spells a graph and what is said of it.
+// describe spells a graph and its facts.
 func describe(ctx context.Context, g *source.Graph) (string, error) {
 	if g.CountNodes != nil {
 		if err := g.CountNodes(ctx); err != nil {

@@ -150,7 +150,7 @@ func survives(t testing.TB, r source.Reader, dir, name string, at source.Place, 
 	}
 }
 
-// edgesAreWhole goes over all edges, which are as many as is said and have their columns. If sound, they are between
+// edgesAreWhole goes over all edges, which must have the stated number, and their columns. If sound, they are between
 // nodes.
 func edgesAreWhole(t testing.TB, name string, g *source.Graph, sound bool) error {
 	t.Helper()

@@ -213,6 +213,8 @@ class LoaderOptions(SamplerOptions, total=False):
     """Draw a negative again if it is an edge, a self-loop or its seed. Default: False."""
     time_order: Optional[bool]
     """Take the seeds in the order of their times. Default: False."""
+    times: Optional[str]
+    """If the sampler ignores times that seeds have: read is an error, ignore is not. Default: "read"."""
     trace: Optional[str]
     """Write a Chrome trace of workers and loop, for Perfetto."""
     triplets: Optional[bool]
@@ -556,6 +558,11 @@ OPTIONS: dict[str, Option] = {
     "split": Option(0, "Index of the split, where several have the name."),
     "strict": Option(False, "Draw a negative again if it is an edge, a self-loop or its seed."),
     "time_order": Option(False, "Take the seeds in the order of their times."),
+    "times": Option(
+        "read",
+        "If the sampler ignores times that seeds have: read is an error, ignore is not.",
+        choices=("read", "ignore"),
+    ),
     "trace": Option(None, "Write a Chrome trace of workers and loop, for Perfetto."),
     "triplets": Option(False, "Give each seed its full ratio of negatives; the seed replaces those not found."),
     "verify": Option(False, "Compare the dataset with its checksums when it is first read."),

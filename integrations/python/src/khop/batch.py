@@ -143,7 +143,7 @@ class Batch(Typed):
 
     @property
     def batch_size(self) -> int:
-        """Distinct seeds: the first so many nodes. On typed graphs those of the type that has seeds."""
+        """The number of distinct seeds, which are the first nodes. On typed graphs those of the type that has seeds."""
         if len(self.schema.node_types) == 1:
             return self._counts[0][0]
         seeded = [n for n in self._counts[0] if n]

@@ -82,7 +82,7 @@ class Device:
             self._lib.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
 
     def open(self, handle: bytes, size: int) -> int:
-        """Opens memory of another process, of at least so many bytes. Returns its address."""
+        """Opens memory of another process, of at least size bytes. Returns its address."""
         at, base, whole = ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_size_t()
         h = _Handle()
         ctypes.memmove(ctypes.byref(h), handle, 64)
@@ -167,7 +167,7 @@ class Event:
 
 def ordinal(device: Any) -> int:
     """The number of a device that is called "cuda", "cuda:1" or torch.device("cuda:1"); -1 for "cpu" and "auto", which
-    are none."""
+    are not CUDA devices."""
     name = str(device)
     if name in ("cpu", "auto"):
         return -1

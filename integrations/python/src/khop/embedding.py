@@ -67,7 +67,7 @@ def embed(
     and is made of the parameters where none is given.
 
     Returns what the command says. What a layer raises is raised, and rows of a wrong shape, or that are not finite, are
-    an OptionError or KhopError with nodes and remedy; what is finished is kept, and the same call goes on from there.
+    an OptionError or KhopError with nodes and remedy; finished work is kept, and the same call continues from there.
     """
     import torch
 

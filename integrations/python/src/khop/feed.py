@@ -218,7 +218,7 @@ class Feed:
     # --- messages ---
 
     def _wait_for(self, kinds: tuple[type, ...], what: str) -> Any:
-        """The next message of some kind that belongs to the current run. What is left of runs before is dealt with."""
+        """The next message of some kind that belongs to the current run. Messages of earlier runs are handled."""
         deadline = time.monotonic() + self._timeout
         while True:
             message = self._receive(deadline, what)
@@ -417,7 +417,7 @@ class Feed:
         return self._broken(result) if error.run == 0 else result
 
     def _broken(self, error: _E) -> _E:
-        """Closes the connection, after which nothing more can be said on it."""
+        """Closes the connection; no message can be sent on it afterwards."""
         self.close()
         return error
 

@@ -28,7 +28,7 @@ def choose(
     process: str, here: int, device: bool, socket: bool, binary: bool, serve_options: Sequence[str],
 ) -> tuple[str, str]:
     """Where a loader makes batches, "inside" or "server", and why. here is how many processes of this machine train
-    together; the others say what the loader was given. With "inside" what is in its way is an error."""
+    together; the others say what the loader was given. With "inside" any obstacle is an error."""
     if process not in ("auto", "inside", "server"):
         raise ValueError(f'process={process!r}: must be "inside", "server" or "auto"')
     if process == "server":
@@ -116,7 +116,7 @@ class Inside:
         """What recvmsg_into has returned is dealt with."""
         self.place = self._next.value
 
-    # --- as a socket has them ---
+    # --- as with a socket ---
 
     def send(self, message: bytes, flags: int = 0) -> int:
         """Hands a message over; BlockingIOError where there is no room for it."""

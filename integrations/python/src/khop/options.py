@@ -41,7 +41,7 @@ def check_names(given: Iterable[str], others: Iterable[str]) -> None:
 
 
 def value_of(name: str, given: Mapping[str, Any]) -> Any:
-    """What was said of an option, or its default."""
+    """The given value of an option, or its default."""
     value = given.get(name)
     return OPTIONS[name].default if value is None else value
 
@@ -58,8 +58,8 @@ def described() -> str:
 
 
 class Configuration:
-    """Options of a command of khop by their names, as Python has them, and arrays, each an .npy in a file without a
-    name, which the program inherits. None is an option's default."""
+    """Options of a command of khop by their names in Python, and arrays, each an .npy in a file without a name, which
+    the program inherits. None is an option's default."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.options = dict(options)
@@ -171,7 +171,8 @@ class Configuration:
     # --- errors ---
 
     def failure(self, said: str, otherwise: type[KhopError] = ServerError) -> Optional[KhopError]:
-        """The error that khop tells as one JSON object, in the words of who said the options; None where it is none."""
+        """The error that khop wrote as one JSON object, with the caller's names of options; None where the text is not
+        one."""
         try:
             problem = json.loads(said)
             text = str(problem["message"])
@@ -200,7 +201,7 @@ def nameless() -> IO[bytes]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as json has it. Bytes that are no text are base64."""
+    """A value for json. Bytes that are not text are base64."""
     if isinstance(value, Mapping):
         return {_text(k): _plain(v) for k, v in value.items()}
     if isinstance(value, (bytes, os.PathLike)) or isinstance(value, str) and not _is_utf8(value):
@@ -242,7 +243,7 @@ def _is_type(key: Any) -> bool:
 
 
 def fanouts_of(fanouts: Fanouts) -> Any:
-    """Fan-outs as a configuration has them. Keys of a mapping are relations, edge types, or "*" for all others."""
+    """Fan-outs as in a configuration. Keys of a mapping are relations, edge types, or "*" for all others."""
     if not isinstance(fanouts, Mapping):
         return _whole(fanouts)
     if not fanouts:

@@ -54,7 +54,7 @@ class _Side(NamedTuple):
         return arranged
 
     def back(self, values: Tensor) -> Tensor:
-        """Those of kernels as the caller has them."""
+        """Those of kernels in the caller's layout."""
         there: Tensor = values.t().contiguous()
         return there if self.order is None else torch.empty_like(there).index_copy_(0, self.order, there)
 

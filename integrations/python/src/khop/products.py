@@ -103,7 +103,7 @@ def operations() -> int:
 
 
 def usable() -> bool:
-    """Whether khop can compute here and now: the library is loaded, and torch runs what it is told as it is told."""
+    """Whether khop can compute here and now: the library is loaded, and torch runs operations as they are called."""
     return _library.loaded() and not (
         _torch.jit.is_tracing() or forward_ad._current_level >= 0 or _is_compiling() or _transforms() is not None
     )
@@ -249,9 +249,9 @@ def _floats(t: Tensor) -> Any:
 
 
 class Draws:
-    """Which gradients of products are made of some of the rows: of products whose rows have at least so many numbers to
-    add in the mean, edges times columns, for a share of the edges. Each draws rows of its own, so that the gradient of
-    all layers is right in the mean."""
+    """Which gradients of products are made of some of the rows: of products whose rows have at least this number of
+    numbers to add in the mean, edges times columns, for a share of the edges. Each draws rows of its own, so that the
+    gradient of all layers is right in the mean."""
 
     def __init__(self, share: float, seed: int, least: float) -> None:
         self.share, self.seed, self.least = share, seed, least

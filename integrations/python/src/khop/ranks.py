@@ -139,8 +139,8 @@ class Ranks:
                              meeting=str(machines[here[0]][1]))
 
     def compare(self, about: Mapping[str, Any], fanouts: Any, options: Mapping[str, Any]) -> None:
-        """Raises RanksError, on all ranks, unless all load the same. about is what the server says, which may have been
-        told other options than this process was."""
+        """Raises RanksError, on all ranks, unless all load the same. about is what the server says; it may have been
+        given other options than this process."""
         state = about.get("state", {})
         said = {key: value_of(key, options) for key, of in OPTIONS.items()
                 if of.samplers or key in state or key in ("remainder", "split")}

@@ -85,7 +85,7 @@ def _edges(a: Any) -> Optional[int]:
 
 
 def _first(linear: Any, x: Any, edge_index: Any, times: int = 1, made: bool = False) -> Optional[bool]:
-    """Whether to multiply with a weight first; None where that cannot be said. x is [nodes], or those of sources and
+    """Whether to multiply with a weight first; None where that is not known. x is [nodes], or those of sources and
     targets; made says that a gradient reaches it anyway."""
     sources, targets = x if isinstance(x, (tuple, list)) else (x, x)
     edges = _edges(edge_index)
@@ -99,7 +99,7 @@ def _first(linear: Any, x: Any, edge_index: Any, times: int = 1, made: bool = Fa
 
 
 class _Bias(torch.nn.Module):
-    """What is left of a Linear whose weight has multiplied already."""
+    """The rest of a Linear whose weight has multiplied already."""
 
     def __init__(self, linear: Any) -> None:
         super().__init__()

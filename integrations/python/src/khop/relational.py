@@ -245,9 +245,9 @@ def embed_text(
     """Adds embeddings of a text to a dataset, as the column COLUMN_embedding, which batches then have and Tables hands
     on as PyTorch Frame's embeddings.
 
-    embed makes rows of floats, all as wide, of so many texts at a time, as torch_frame's text embedders do: a tensor or
-    an array. A text that is missing is "". progress is told how many rows are done, of how many. Rows are kept in a
-    file beside the dataset, not in memory, and added at once at the end: an error leaves the dataset as it was. force
+    embed makes rows of floats, all as wide, of a list of texts, as torch_frame's text embedders do: a tensor or an
+    array. A text that is missing is "". progress receives how many rows are done, of how many. Rows are kept in a file
+    beside the dataset, not in memory, and added at once at the end: an error leaves the dataset as it was. force
     replaces those that are there.
     """
     texts = _Texts(dataset, table, column)
@@ -318,7 +318,7 @@ def _runs(first: Any, count: Any) -> Any:
 
 
 def _nested(nodes: Any, columns: List[_Categories]) -> Any:
-    """The categories of some nodes, as PyTorch Frame has them."""
+    """The categories of some nodes, as in PyTorch Frame."""
     import torch
     from torch_frame.data import MultiNestedTensor
 
@@ -401,7 +401,7 @@ def _stats(field: Dict[str, Any]) -> Dict[Any, Any]:
 
 
 def calendar(*columns: Any) -> Any:
-    """Times in seconds since 1970, UTC, as PyTorch Frame has them: [rows, columns, 7], year, month, day, weekday, hour,
+    """Times in seconds since 1970, UTC, as in PyTorch Frame: [rows, columns, 7], year, month, day, weekday, hour,
     minute and second, where months, days and weekdays count from 0; -1 throughout for a time that is missing. Columns
     are in one or more tensors [rows, columns]."""
     import torch
@@ -420,7 +420,7 @@ def calendar(*columns: Any) -> Any:
 
 def _calendar(at: Any) -> Any:
     """The same of an array [rows, columns]."""
-    days = at // 86400  # // by a number is one of NumPy's fast loops, divmod and % are none
+    days = at // 86400  # // by a number is one of NumPy's fast loops, divmod and % are not
     first, dates = _dates()
     parts = np.empty((*at.shape, 7), np.int64)
     usual = days - first

@@ -9,7 +9,7 @@ _MOSTLY = 0.2  # the share of an epoch that Python takes, from which on one shou
 
 
 def sentence(report: Any) -> str:
-    """What the server says of a run (docs/feed.md, TELL), with options as Python has them."""
+    """What the server says of a run (docs/feed.md, TELL), with the names of options in Python."""
     if not isinstance(report, dict) or not report.get("text"):
         return ""
     option, value, advice, gain = (report.get(k) for k in ("option", "value", "advice", "gain"))

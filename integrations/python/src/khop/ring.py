@@ -229,7 +229,7 @@ class Ring:
                         where.keep(begin, end)
 
     def leave(self, most: int) -> None:
-        """Moves returned slots to leaving, up to so many there. For the thread that takes batches: whenever it is
+        """Moves returned slots to leaving, until most are there. For the thread that takes batches: whenever it is
         interrupted, slots are in one of the two."""
         try:
             self.leaving.extend(islice(iter(self.returned.popleft, None), most - len(self.leaving)))

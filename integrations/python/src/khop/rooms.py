@@ -26,7 +26,7 @@ class Rooms:
         self._free: list[mmap.mmap] = []
 
     def take(self, size: int) -> Any:
-        """Memory of at least so many bytes, 1 or more: an object with a buffer. What it holds is undefined."""
+        """Memory of at least size bytes, 1 or more: an object with a buffer. Its contents are undefined."""
         with self._lock:
             fits = [m for m in self._free if size <= len(m) <= 4 * size]
             room = min(fits, key=len) if fits else None

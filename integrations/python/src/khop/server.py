@@ -82,8 +82,7 @@ class Server:
             raise error
 
     def death(self, wait: float = 0.0) -> Optional[KhopError]:
-        """Why the server has ended; None while it runs. It has so many seconds to end, and to say what it has to
-        say."""
+        """Why the server has ended; None while it runs. It has wait seconds to end, and to write its last messages."""
         if self._process is None:
             return None
         try:

@@ -33,12 +33,12 @@ _torch: Any = torch  # what its types do not tell
 _lock = threading.RLock()
 _undo: list[Callable[[], None]] = []
 _given: list[_Options] = []
-"""What patch was told, while it is in force."""
+"""The options of patch, while it is in force."""
 
 
 @dataclasses.dataclass(frozen=True)
 class _Options:
-    """What patch was told."""
+    """The options of patch."""
 
     reassociate: bool = False
     backward_budget: float = 0

@@ -32,7 +32,7 @@ def unified(
     which each device that gathers keeps a copy in its own memory. threads is how many gather on the CPU (default: as
     many as torch has).
 
-    OptionError for a source that is none, LibraryNotFound where this package came without the shared library.
+    OptionError for an invalid source, LibraryNotFound where this package came without the shared library.
     """
     from .unified_tensor import Column, UnifiedTensor, of_dataset, place_of
 

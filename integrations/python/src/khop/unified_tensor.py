@@ -57,7 +57,7 @@ class Devices:
 
     @staticmethod
     def stream(ordinal: int) -> int:
-        """torch's current stream there, as the driver has it."""
+        """torch's current stream there, as the driver's handle."""
         return int(_torch.cuda.current_stream(ordinal).cuda_stream)
 
     @staticmethod
@@ -76,12 +76,12 @@ rooms = Rooms()
 
 
 def _threads_for(size: int) -> int:
-    """How many threads gather rows of so many bytes: to wake another takes as long as to copy a few megabytes."""
+    """How many threads gather rows of size bytes in all: to wake another takes as long as to copy a few megabytes."""
     return int(_torch.get_num_threads()) if size >= 8 << 20 else 1
 
 
 def _room(shape: tuple[int, ...], dtype: Any, size: int) -> Any:
-    """A tensor on the CPU for rows of so many bytes."""
+    """A tensor on the CPU for rows of size bytes in all."""
     if size < LEAST:
         return torch.empty(shape, dtype=dtype)
     return torch.frombuffer(rooms.take(size), dtype=dtype, count=math.prod(shape)).view(shape)
@@ -131,8 +131,8 @@ class Column:
             again = (_mapped, (str(source.filename), source.dtype.str, source.mode, int(source.offset), source.shape))
         if isinstance(source, np.ndarray):
             if not source.flags.c_contiguous or source.dtype.byteorder == ">":
-                raise OptionError("source is an array whose rows do not lie one after another, or of another byte "
-                                  "order: numpy.ascontiguousarray copies it")
+                raise OptionError("source is an array that is not C-contiguous, or that is big-endian: "
+                                  "numpy.ascontiguousarray copies it")
             read_only = not source.flags.writeable
             try:
                 source = Torch().wrap(np.asarray(source), source.dtype.name)
@@ -143,8 +143,8 @@ class Column:
         if not isinstance(source, torch.Tensor):
             raise OptionError(f"source is a tensor, an array or the folder of a dataset, not {type(source).__name__}")
         if source.is_cuda or source.layout != torch.strided or not source.is_contiguous():
-            raise OptionError("source is a tensor on a device, a sparse one, or one whose rows do not lie one after "
-                              "another: source.cpu().contiguous() copies it")
+            raise OptionError("source is a tensor on a device, a sparse one, or one that is not contiguous: "
+                              "source.cpu().contiguous() copies it")
         if source.dim() == 0 or math.prod(source.shape[1:]) == 0:
             raise OptionError(f"source has no rows, with the shape {list(source.shape)}: give a tensor [rows, ...]")
         return cls(source.detach(), again=again, read_only=read_only)
@@ -260,7 +260,7 @@ class UnifiedTensor(torch.Tensor):
     def gather(self, ids: Any, out: Any = None) -> Any:
         """The rows of ids, int32 or int64 of any shape: a tensor [ids.shape, ...] where the ids are.
 
-        On the CPU IndexError names an id that is no row. On a device that is told by a later call, and the row is not
+        On the CPU IndexError names an id that is no row. On a device a later call reports it, and the row is not
         written. out, if given, is where the rows go: contiguous, of this dtype.
         """
         column, ids = self._column, ids.contiguous()
@@ -338,7 +338,7 @@ def _getitem(u: Any, ids: Any) -> Any:
     except IndexError:
         if on is not None or not bool((ids < 0).any()) or bool((ids < -len(u)).any()):
             raise
-    return u.gather(torch.where(ids < 0, ids + len(u), ids))  # counted from the end, as torch has it
+    return u.gather(torch.where(ids < 0, ids + len(u), ids))  # counted from the end, as in torch
 
 
 def _index_select(u: Any, dim: Any, index: Any, *, out: Any = None) -> Any:

@@ -61,7 +61,7 @@ class NodeView:
 
     @property
     def batch_size(self) -> int:
-        """Distinct seeds of this type: the first so many nodes."""
+        """The number of distinct seeds of this type, which are its first nodes."""
         return self._batch._counts[0][self._t]
 
     @property
@@ -308,12 +308,12 @@ class Block:
 
     @property
     def num_src(self) -> int:
-        """Nodes that the sources are among: the first so many of their type."""
+        """The number of nodes that the sources are among: the first of their type."""
         return self._count(self._batch.schema.layers - self.layer, 0)
 
     @property
     def num_dst(self) -> int:
-        """Destinations: the first so many nodes of their type."""
+        """The number of destinations, which are the first nodes of their type."""
         return self._count(self._batch.schema.layers - 1 - self.layer, 2)
 
     def _count(self, hop: int, end: int) -> int:

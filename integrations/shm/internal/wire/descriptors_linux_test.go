@@ -53,7 +53,7 @@ func TestAMessageBringsOneDescriptorOrNone(t *testing.T) {
 	}
 }
 
-// What is sent with a message is the same open file at the other end, and nothing where nothing was given.
+// A descriptor sent with a message is the same open file at the other end, and nothing where nothing was given.
 func TestADescriptorIsSentWithItsMessage(t *testing.T) {
 	a, b := socketPair(t)
 	file := openFile(t)

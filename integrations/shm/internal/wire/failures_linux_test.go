@@ -64,7 +64,7 @@ func TestMemoryThatCannotBeMadeSaysWhyAndLeavesNothing(t *testing.T) {
 	expect.OK(t, unix.Close(fd))
 }
 
-// What is wrong with a segment is said of that segment, in numbers.
+// An error of a segment names that segment, with numbers.
 func TestWhatIsWrongWithASegmentIsSaid(t *testing.T) {
 	file := func(size int64, seals int) int {
 		fd, err := unix.MemfdCreate("khop-test", unix.MFD_ALLOW_SEALING|unix.MFD_CLOEXEC)

@@ -59,7 +59,7 @@ func TestASocketOfAnotherKindIsLeftAlone(t *testing.T) {
 	}
 }
 
-// What is said of an array's form is said in its order, and dimensions are taken up to 2^62.
+// The errors of an array's form come in their order, and dimensions are valid up to 2^62.
 func TestWhatIsSaidOfAnArraysForm(t *testing.T) {
 	memory := &Memory{Data: make([]byte, 4096)}
 	parse := func(change func(e []byte)) error {

@@ -313,7 +313,7 @@ func (s *Socket) descriptor(oob []byte) (int, error) {
 	return -1, nil
 }
 
-// CloseDescriptor closes a descriptor that a message may have brought; -1 is none.
+// CloseDescriptor closes a descriptor that a message may have brought; -1 means none.
 func CloseDescriptor(fd int) {
 	if fd >= 0 {
 		_ = unix.Close(fd)

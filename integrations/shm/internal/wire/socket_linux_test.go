@@ -199,7 +199,7 @@ func TestAWaitEndsInTimeAndNotBefore(t *testing.T) {
 	}
 	for range 3 {
 		waited, sent := make(chan struct{}), make(chan error)
-		go func() { // who waits is told to look again, for nothing
+		go func() { // the waiting side is woken to look again, for nothing
 			more := 20
 			for more > 0 {
 				<-time.After(time.Millisecond)
@@ -268,7 +268,7 @@ func TestNoMessageIsMissedAtAnyPace(t *testing.T) {
 
 func TestOnlyWhoMostlyWaitsShortlyLooksAgain(t *testing.T) {
 	for _, c := range []struct {
-		rounds, long, short int // so many rounds of so many waits
+		rounds, long, short int // numbers of rounds and of waits in each
 		want                bool
 	}{{0, 0, 0, false}, {1, 0, 1, true}, {1, 1, 2, false}, {1, 1, 3, true}, {100, 1, 1, false}, {100, 1, 4, true},
 		{1, 1000, 32, false}, {1, 1000, 33, true}} {

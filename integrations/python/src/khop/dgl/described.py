@@ -30,7 +30,7 @@ class Drawn(Sampler):
 
     blocks = False
     in_order = False
-    """Whether nodes are listed by id, as DGL has them here."""
+    """Whether nodes are listed by id, as in DGL."""
     backward = False
     """Whether khop follows edges the other way."""
 

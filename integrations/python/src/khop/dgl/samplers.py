@@ -18,7 +18,7 @@ from .loading import DataLoader
 
 
 class NeighborSampler(Sampler):
-    """dgl.dataloading.NeighborSampler: fanouts as DGL has them, the furthest from the seeds first.
+    """dgl.dataloading.NeighborSampler: fanouts as in DGL, the furthest from the seeds first.
 
     A fan-out is a number, or a mapping of edge types to numbers. prob and mask name columns of the edges. Hops expand
     all nodes so far, as DGL's do (frontier="all", where khop's own default is "new").
@@ -222,7 +222,7 @@ class negative_sampler:
 
     @staticmethod
     def GlobalUniform(k: int, exclude_self_loops: bool = True, replace: bool = False) -> Negatives:
-        """k pairs for each edge that are none of the graph, uniformly."""
+        """k pairs for each edge that are not edges of the graph, uniformly."""
         return Negatives(k, {"corrupt": "both", "strict": True})
 
 

@@ -26,7 +26,7 @@ class OnDiskFile:
 
 @dataclass
 class OnDiskFeatureData:
-    """dgl.graphbolt.OnDiskFeatureData: a feature, its file, and whatever else is said of it."""
+    """dgl.graphbolt.OnDiskFeatureData: a feature, its file, and its other properties."""
 
     domain: str
     name: str
@@ -45,7 +45,7 @@ class OnDiskFeatureData:
 
 @dataclass
 class OnDiskTaskData:
-    """A task: what is said of it, and the files of its sets by type."""
+    """A task: its properties, and the files of its sets by type."""
 
     extra_fields: dict[str, Any]
     sets: dict[str, list[tuple[Optional[str], list[OnDiskFile]]]]

@@ -50,7 +50,7 @@ class Dataset:
 
 
 class OnDiskTask:
-    """dgl.graphbolt.OnDiskTask: what is said of a task, and its item sets."""
+    """dgl.graphbolt.OnDiskTask: the properties of a task, and its item sets."""
 
     def __init__(self, metadata: Any, train_set: Any, validation_set: Any, test_set: Any) -> None:
         self.metadata, self.train_set = metadata, train_set

@@ -71,7 +71,7 @@ def _seeds(minibatch: MiniBatch) -> tuple[Any, Any]:
 
 
 class _Gathered:
-    """Nodes of several arrays by type, which become one list of nodes. What is gathered is a function that returns the
+    """Nodes of several arrays by type, which become one list of nodes. Gathering returns a function that returns the
     places of its nodes in that list, once it is done."""
 
     def __init__(self) -> None:
@@ -155,7 +155,7 @@ class InSubgraphSampler(SubgraphSampler):
 
 @stage("sample_neighbor")
 class NeighborSampler(SubgraphSampler):
-    """dgl.graphbolt.NeighborSampler: fanouts as GraphBolt has them, the furthest from the seeds first.
+    """dgl.graphbolt.NeighborSampler: fanouts as in GraphBolt, the furthest from the seeds first.
 
     Hops expand all nodes so far, as GraphBolt's do (frontier="all", where khop's own default is "new").
     """

@@ -163,5 +163,5 @@ class Served(OverSource):
 
 
 def _rows(values: Any) -> Any:
-    """Numbers as rows of one, as GraphBolt has them."""
+    """Numbers as rows of one, as in GraphBolt."""
     return values[:, None] if values.dim() == 1 else values

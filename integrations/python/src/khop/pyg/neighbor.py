@@ -379,7 +379,7 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
         apart = disjoint or time_attr is not None
         self._given = options or {}
         self.trees_of_ends = apart and not structure.dataset and not _OF_LINKS & set(self._given)
-        """Whether each end of a link has a tree of its own, as PyG has it; else a link and its ends are one."""
+        """Whether each end of a link has a tree of its own, as in PyG; else a link and its ends are one."""
         self._options: dict[str, Any] = dict(
             fanouts=self._fanouts(), replace=replace, disjoint=disjoint,
             induced=self.subgraph_type == SubgraphType.induced)
@@ -469,7 +469,7 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
         return asked[0], out
 
     def load_ends(self, seeds: str, most: int, key: int) -> Loader:
-        """A loader of batches of so many seeds, which are ends of links."""
+        """A loader of batches of up to most seeds, which are ends of links."""
         return self.structure.open(**self._of_nodes(), batch_size=most, seed=key % (1 << 63), seeds=seeds)
 
     def _of_nodes(self) -> dict[str, Any]:
@@ -513,7 +513,7 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
         return self.structure.open(**{**self._options, **how})
 
     def output_links(self, batch: Batch, inputs: Any) -> Any:
-        """A batch of links in PyG's form. The tree of a negative is told as that of the link which it was drawn for."""
+        """A batch of links in PyG's form. The tree of a negative counts as that of the link which it was drawn for."""
         out = self.output(batch, self._about_links(batch, inputs))
         if out.batch is not None:
             link = batch[self.structure.edge_type(inputs.input_type)].edge_label_group.long()

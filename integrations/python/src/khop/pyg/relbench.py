@@ -82,7 +82,7 @@ class LinkNeighborLoader(of_relbench.LinkNeighborLoader):  # type: ignore[misc]
             for inputs, asked in step)
 
     def _drawn(self, rows: Any) -> Any:
-        """The sources of some rows, a destination of each, and the times, as the dataset has them row by row."""
+        """The sources of some rows, a destination of each, and the times, as in the dataset, row by row."""
         liked = self.dst_nodes[1]
         if liked.layout != torch.sparse_csr:
             return torch.stack([self.dataset[row] for row in rows]).t().contiguous()

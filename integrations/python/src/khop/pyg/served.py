@@ -33,7 +33,7 @@ _INSTEAD = {
 
 
 def without_workers(loader: type, options: Mapping[str, Any], more: tuple[str, ...] = ()) -> dict[str, Any]:
-    """What is left of a loader's further options; a TypeError for those that khop does not have."""
+    """A loader's remaining options; a TypeError for those that khop does not have."""
     options = {k: v for k, v in options.items() if not (k in _INSTEAD and v is None)}
     if not options:  # and Python need not find out what the loader takes
         return {}

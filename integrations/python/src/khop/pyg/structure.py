@@ -158,7 +158,7 @@ class Structure:
         return self.node_type(ends[0]), f"e{at}", self.node_type(ends[1])
 
     def by_edge_type(self, values: Mapping[Any, Any]) -> dict[str, Any]:
-        """Values of edge types as khop's mappings have them."""
+        """Values of edge types as in khop's mappings."""
         return {":".join(self.edge_type(of)): v for of, v in values.items()}
 
     def _parts(self, weight: Optional[str], time: Optional[str]) -> dict[Any, Any]:

@@ -6,7 +6,7 @@
     for batch in loader:
         batch.x, batch.edge_index, batch.y
 
-See docs/python.md.
+docs/python.md is the guide (khop docs python).
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""The graph that GraphBolt itself leaves in preprocessed/, without GraphBolt."""
+"""Reads the graph that GraphBolt wrote to preprocessed/, without GraphBolt."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DTYPES = {
 
 
 def read_graph(path: str) -> FusedCSCSamplingGraph:
-    """The graph in a file of torch.save. The file may come from anywhere: it makes tensors and nothing else."""
+    """Reads the graph in a file of torch.save. The file may be untrusted: reading makes only tensors."""
     with zipfile.ZipFile(path) as archive:
         name = next((n for n in archive.namelist() if n.endswith("/data.pkl")), None)
         require(name is not None, f"{path}: must be a file of torch.save, as GraphBolt writes it")

@@ -75,7 +75,7 @@ STAGES: dict[str, Callable[..., Stage]] = {}
 
 
 def stage(name: str) -> Callable[[Any], Any]:
-    """Registers a stage under the name of its function."""
+    """Registers a stage under the name by which pipelines call it."""
     def named(made: Any) -> Any:
         STAGES[name] = made
         return made

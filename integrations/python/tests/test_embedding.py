@@ -98,7 +98,7 @@ def test_errors_say_what_is_wrong_and_what_is_finished_is_kept(data, tmp_path):
     assert not os.path.exists(out)
     embedding.embed(layer(lambda own, sums: sums[:, :3]), data, out=out, name="a")
     assert np.isfinite(np.load(out)).all()
-    with pytest.raises(OptionError, match="is no layer"):
+    with pytest.raises(OptionError, match="is not a layer"):
         embedding.embed([torch.nn.ReLU()], data, out=out)
 
 

@@ -12,7 +12,7 @@ docs/python.md is the guide (khop docs python).
 import sys
 
 if sys.platform != "linux":
-    raise ImportError("khop's feed is for Linux: it hands over memory in ways that other systems do not have")
+    raise ImportError("khop needs Linux: it shares memory in ways that other systems lack")
 
 from .batch import Batch, Padded
 from .contents import Info

@@ -161,7 +161,7 @@ def _block(line: dict[str, Any], layers: Sequence[Layer], room: _Room) -> None:
     made = (function[nodes] if typed else function)(memory[:own].view(rows, -1) if own else None, given)
     if tuple(made.shape) != (rows, layer.width):
         raise OptionError(f"layer {line['layer'] + 1} made rows of the shape {tuple(made.shape)}, not "
-                          f"{(rows, layer.width)}: its width must be what it says")
+                          f"{(rows, layer.width)}: its width must be that of its rows")
     memory[at:at + to].view(rows, -1).copy_(made)
 
 
@@ -174,7 +174,7 @@ def _layers(module: Any, types: Callable[[], list[Edges]]) -> tuple[list[Layer],
         if known:
             layers += known
         elif not layers or not callable(part):
-            raise OptionError(f"{part!r} is no layer: give a khop.embedding.Layer, or {', '.join(_CONVOLUTIONS)} or "
+            raise OptionError(f"{part!r} is not a layer: give a khop.embedding.Layer, or {', '.join(_CONVOLUTIONS)} or "
                               "HeteroConv of PyG")
         else:
             layers[-1] = _behind(layers[-1], part)
@@ -203,7 +203,7 @@ def _of_pyg(conv: Any, types: Callable[[], list[Edges]]) -> list[Layer]:
     if kind in _CONVOLUTIONS:
         return _CONVOLUTIONS[kind](conv)
     if hasattr(conv, "propagate"):
-        raise OptionError(f"{kind} is not known here: {', '.join(_CONVOLUTIONS)} are, or a khop.embedding.Layer")
+        raise OptionError(f"{kind} is not supported: {', '.join(_CONVOLUTIONS)} are, or a khop.embedding.Layer")
     return []
 
 
@@ -217,7 +217,7 @@ def _of_types(hetero: Any, types: Callable[[], list[Edges]]) -> list[Layer]:
     ways = {"sum": torch.sum, "mean": torch.mean}
     last = next(iter(layers.values()))[-1]
     if len(shapes) != 1:
-        raise OptionError(f"{hetero!r} is not known here: its convolutions must have one reduction and one width")
+        raise OptionError(f"{hetero!r} is not supported: its convolutions must have one reduction and one width")
     if hetero.aggr not in ways:
         raise OptionError(f"{hetero!r} reduces by {hetero.aggr!r} over types of edges: khop has sum and mean")
 
@@ -270,7 +270,7 @@ def _plain(conv: Any, **expected: Any) -> None:
     """Refuses a convolution with other options."""
     for name, value in expected.items():
         if getattr(conv, name, value) != value:
-            raise OptionError(f"{conv!r} with {name}={getattr(conv, name)!r} is not known here: give a "
+            raise OptionError(f"{conv!r} with {name}={getattr(conv, name)!r} is not supported: give a "
                               "khop.embedding.Layer")
 
 

@@ -269,7 +269,7 @@ class Connection:
     # --- the end ---
 
     def __reduce__(self) -> Any:
-        raise TypeError("a connection to a khop server is not copied: call khop.connect where another one is needed")
+        raise TypeError("a connection to a khop server cannot be copied: call khop.connect where another one is needed")
 
     def close(self) -> None:
         """Leaves the server; a Loader also ends it. Arrays that are still in use stay valid: if they are on a device,
@@ -382,7 +382,7 @@ class Epoch:
                 loader._epoch, loader._next = (self.epoch + 1, 0) if taken else (self.epoch, self._first)
 
     def __reduce__(self) -> Any:
-        raise TypeError("an iterator of a khop loader is not copied: copy the loader, which takes its place along")
+        raise TypeError("an iterator of a khop loader cannot be copied: copy the loader, which keeps its place")
 
     def __del__(self) -> None:
         if hasattr(self, "_feed"):
@@ -491,8 +491,8 @@ class Loader(Connection):
 
     def __reduce__(self) -> Any:
         if self._made_of is None:
-            raise TypeError("a khop loader of a graph in memory is not copied: khop.write the graph to a dataset, and "
-                            "make the loader of its path")
+            raise TypeError("a khop loader of a graph in memory cannot be copied: khop.write the graph to a dataset, "
+                            "and make the loader of its path")
         return _another, (type(self), *self._made_of, self.state_dict())
 
     @property

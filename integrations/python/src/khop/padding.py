@@ -141,7 +141,7 @@ def most(schema: Schema, about: Mapping[str, Any]) -> Sizes:
     found = re.match(r"neighbor fanouts=(.+) replace=(true|false) frontier=(all|new)$", str(about.get("sampler")))
     batch_size = about.get("batch_size")
     if found is None or not isinstance(batch_size, int):
-        raise ValueError(f'pad="max": the sampler ({about.get("sampler")}) has no bounds that are known here: '
+        raise ValueError(f'pad="max": the sampler ({about.get("sampler")}) has no bounds that khop knows: '
                          'use "pow2" or khop.padding.Sizes')
     replace = found[2] == "true"
     fanouts = _fanouts(found[1], schema.edge_types)
@@ -170,7 +170,7 @@ def most(schema: Schema, about: Mapping[str, Any]) -> Sizes:
         edges.append(tuple(hop))
     if max(max(row) for row in [*nodes, *edges]) > 1 << 40:
         raise ValueError(
-            'pad="max": with a fan-out of -1 and a server that does not tell the graph\'s size there is no bound')
+            'pad="max": there is no bound for a fan-out of -1 if the server does not send the graph\'s size')
     return Sizes(tuple(nodes), tuple(reversed(edges)), tuple(batch_size for _ in every))
 
 

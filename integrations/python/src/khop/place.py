@@ -135,7 +135,7 @@ def _numbers(name: str) -> tuple[int, ...]:
     try:
         return tuple(int(n) for n in os.environ[name].split(","))
     except ValueError:
-        raise ValueError(f"the environment's {name} is {os.environ[name]!r}, which is no list of numbers") from None
+        raise ValueError(f"the environment's {name} is {os.environ[name]!r}, which is not a list of numbers") from None
 
 
 def _number(name: str, default: int) -> int:

@@ -221,8 +221,8 @@ def _set_links(data: Any, links: EdgeView) -> None:
     trees = "batch" in data[source]
     if not trees:  # then all nodes are looked at as of one time
         if len(times) and not bool((times == times[0]).all()):
-            raise ValueError("the seeds of a batch have several times, and nothing tells whose each node is: make the "
-                             "loader with disjoint=True, or with same_time=1")
+            raise ValueError("the seeds of a batch have several times, and a node does not show which seed it belongs "
+                             "to: make the loader with disjoint=True, or with same_time=1")
         _without_trees(data)
     for table in {source, target}:
         rows = data[table].batch_size  # models make so many, as many as there are times of trees, or more
@@ -277,8 +277,8 @@ def _write_rows(
         made = embed(some)
         made = np.asarray(made.detach().cpu() if hasattr(made, "detach") else made)
         if made.ndim != 2 or len(made) != len(some) or rows is not None and made.shape[1] != rows.shape[1]:
-            raise ValueError(f"embed made an array of shape {made.shape} of {len(some)} texts: a row each is "
-                             "wanted, as wide as those before")
+            raise ValueError(f"embed made an array of shape {made.shape} of {len(some)} texts: must be one row per "
+                             "text, as wide as those before")
         if rows is None:
             open_: Callable[..., Any] = np.lib.format.open_memmap
             rows = open_(path, "w+", np.dtype("<f4"), (len(texts), made.shape[1]))

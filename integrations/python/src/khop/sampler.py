@@ -186,7 +186,7 @@ class Sampler:
         self.close()
 
     def __reduce__(self) -> Any:
-        raise TypeError("a khop sampler is not copied: make another one where it is needed")
+        raise TypeError("a khop sampler cannot be copied: make another one where it is needed")
 
     def __repr__(self) -> str:
         what = f"{self.about.get('dataset', '?')}, {self.about.get('sampler', '?')}"

@@ -38,7 +38,7 @@ class Dataset(_Base):
 
     def __getstate__(self) -> Any:
         raise RuntimeError(
-            "a khop dataset does not go to another process: khop makes batches by itself, ahead of the loop; use "
+            "a khop dataset cannot go to another process: khop makes batches by itself, ahead of the loop; use "
             "num_workers=0")
 
 

@@ -243,8 +243,8 @@ class EdgeView:
     def _link(self, what: str) -> Array:
         value = self._batch._find(f"link/{text(self.type)}/{what}")
         if value is None:
-            raise AttributeError(f"edge type {self.type!r} has no {what}s of seeds: the loader's seeds are none of "
-                                 "its edges, or have none")
+            raise AttributeError(f"edge type {self.type!r} has no {what}s of seeds: the loader's seeds are "
+                                 f"edges of another type, or nodes, or have no {what}s")
         return value
 
     def columns(self) -> tuple[str, ...]:

@@ -133,7 +133,7 @@ class ClusterGCNSampler(Drawn):
         offset, nodes = np.asarray(self.partition_offset), np.asarray(self.partition_node_ids)
         parts, given = len(offset) - 1, np.asarray(indices)
         if sorted(given.tolist()) != list(range(parts)):
-            raise TypeError(f"indices: khop goes over all parts: the numbers 0 to {parts - 1}, each once "
+            raise TypeError(f"indices: khop uses all parts: give the numbers 0 to {parts - 1}, each once "
                             f'(khop docs migrating, "{SECTION}")')
         place = np.empty(parts, np.int64)  # in the order of an epoch that is not shuffled
         place[given] = np.arange(parts)

@@ -201,7 +201,8 @@ def read_file(spec: Any, rows: bool = True) -> Any:
         try:
             tensor = torch.load(spec.path, map_location="cpu", **_SAFE)
         except pickle.UnpicklingError:
-            require(spec.in_memory or not rows, f"Pytorch tensor can only be loaded in memory, and {spec.path} is none")
+            require(spec.in_memory or not rows, "Pytorch tensor can only be loaded in memory, and "
+                    f"{spec.path} has in_memory: false")
             raise
         require(isinstance(tensor, torch.Tensor), f"{spec.path}: must be a tensor")
     elif spec.format == "numpy":

@@ -279,7 +279,7 @@ class FusedCSCSamplingGraph(SamplingGraph):
         types = len(self.edge_type_to_id or ()) or 1
         require(len(fanouts) in (1, types), "Fanouts should have the same number of elements as etypes or should have "
                 "a length of 1.")
-        require(len(fanouts) == 1 or self.type_per_edge is not None, "fanouts of several numbers need type_per_edge")
+        require(len(fanouts) == 1 or self.type_per_edge is not None, "several fanouts need type_per_edge")
         require(bool((fanouts >= -1).all()), "Fanouts should consist of values that are either -1 or greater than or "
                 "equal to 0.")
         if probs_name:
@@ -393,7 +393,7 @@ def fused_csc_sampling_graph(
         for what, numbers in (("Node", node_type_to_id), ("Edge", edge_type_to_id)):
             require(all(isinstance(n, str) for n in numbers), f"{what} type name should be string.")
             require(all(isinstance(i, int) for i in numbers.values()), f"{what} type id should be int.")
-            require(len(set(numbers.values())) == len(numbers), f"{what} types must have numbers of their own")
+            require(len(set(numbers.values())) == len(numbers), f"{what} types must have different ids")
         for e in edge_type_to_id:
             source, _, target = etype_str_to_tuple(e)
             for t in (source, target):

@@ -75,7 +75,7 @@ def load(name: str) -> dict[str, Any]:
     try:
         file = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
     except FileNotFoundError:
-        raise FileNotFoundError(f"there is no graph {name!r} in shared memory: whoever made it has let go of it, or "
+        raise FileNotFoundError(f"there is no graph {name!r} in shared memory: its maker has released it, or "
                                 "has ended") from None
     try:
         if os.fstat(file).st_uid != os.getuid():

@@ -69,7 +69,7 @@ class ClusterData(pyg.ClusterData):  # type: ignore[misc]
 
     def __getitem__(self, idx: Any) -> Any:
         if self.structure is not None:
-            raise TypeError("the parts of a dataset are not indexed: take ClusterLoader(data, batch_size=1)")
+            raise TypeError("the parts of a dataset have no index: use ClusterLoader(data, batch_size=1)")
         return super().__getitem__(idx)
 
 

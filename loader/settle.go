@@ -204,7 +204,8 @@ func (o *Options) warnOfLinks(s *recipe.Spec, links int64) {
 		mask += fmt.Sprintf("_%d", o.Seeds.index)
 	}
 	n, _ := unwrapped(o.Sampler).(sampling.Neighbor)
-	if _, there := s.Graph.EdgeColumn(mask); !there || s.Seeds.ByEdge == nil || o.Seeds.kind != ofSplit || n.Mask == mask {
+	_, there := s.Graph.EdgeColumn(mask)
+	if !there || s.Seeds.ByEdge == nil || o.Seeds.kind != ofSplit || n.Mask == mask {
 		return
 	}
 	s.Log.Warn("batches follow edges that are links to predict: the sampler's mask leaves them out", "split",

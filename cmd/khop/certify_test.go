@@ -30,10 +30,10 @@ var certifying = map[string][]string{
 // certifyNothing are the other commands, by why they certify nothing.
 var certifyNothing = map[string]string{
 	"bench": "reads", "check": "checks", "completion": "no dataset", "convert": "reads sources",
-	"demo": "makes its own", "docs": "no dataset", "doctor": "reads", "generate": "no dataset", "info": "reads", "options": "no dataset",
-	"plan": "reads", "report": "no dataset", "sample": "reads", "samplers": "no dataset", "serve": "reads",
-	"stage": "compares as it copies", "task": "its tests damage what it reads", "trace": "no dataset",
-	"train": "writes a model", "tune": "writes times", "version": "no dataset",
+	"demo": "makes its own", "docs": "no dataset", "doctor": "reads", "generate": "no dataset", "info": "reads",
+	"options": "no dataset", "plan": "reads", "report": "no dataset", "sample": "reads", "samplers": "no dataset",
+	"serve": "reads", "stage": "compares as it copies", "task": "its tests damage what it reads",
+	"trace": "no dataset", "train": "writes a model", "tune": "writes times", "version": "no dataset",
 }
 
 // TestNoCommandCertifiesDamage flips a bit of each file of a dataset before each command that writes what it has read.

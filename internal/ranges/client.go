@@ -68,7 +68,8 @@ var transport = sync.OnceValue(func() *http.Transport {
 
 // New returns a client that takes settings and credentials from the environment.
 func New() *Client {
-	c := &Client{HTTP: &http.Client{Transport: transport(), CheckRedirect: follow}, Attempts: attempts, Pause: FirstPause, Stall: Stall,
+	c := &Client{HTTP: &http.Client{Transport: transport(), CheckRedirect: follow}, Attempts: attempts,
+		Pause: FirstPause, Stall: Stall,
 		flight: make(chan struct{}, InFlight), s3: newS3(), hub: newHub()}
 	c.buffers.New = func() any { b := make([]byte, RangeBytes); return &b }
 	return c

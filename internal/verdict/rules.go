@@ -64,7 +64,8 @@ var Rules = []Rule{
 			v.Gain = f.within(f.work() / float64(f.Workers))
 		}},
 	{Name: "remote rows", Limit: "network", waits: true,
-		When: fmt.Sprintf("workers waited %s of their time or more for rows from a store or a tier of yours", percent(fetching)),
+		When: fmt.Sprintf("workers waited %s of their time or more for rows from a store or a tier of yours",
+			percent(fetching)),
 		Then: "`workers`, twice as many: they mostly wait",
 		met:  func(f *Facts) bool { return f.Remote && f.of(f.Disk) >= fetching },
 		said: func(f *Facts) string { return sayRows(f, "rows from elsewhere") },

@@ -70,7 +70,8 @@ def main():
         found = [address.split("/site/")[-1] for address in found]
         fine = bool(found) and found[0] in wanted
         bad += not fine
-        print(f"search for {words!r}, from a file:", found[0] if fine else f"{found[:3]} in place of {wanted}", flush=True)
+        found = found[0] if fine else f"{found[:3]} in place of {wanted}"
+        print(f"search for {words!r}, from a file:", found, flush=True)
     sys.exit(bool(bad))
 
 

@@ -18,7 +18,7 @@ SEARCHES = {  # words -> pages that answer
     "minisign": ["stability.html"],
     "NeighborLoader": ["start/pyg.html", "migrating.html", "results/cpu.html", "python.html"],
     "out of memory": ["troubleshooting.html", "loader.html", "memory.html", "machines.html"],
-    "resume": ["loader.html", "python.html", "machines.html", "index.html"],
+    "resume": ["tasks.html", "loader.html", "python.html", "machines.html", "index.html"],
     "S3": ["machines.html"],
 }
 SITE = pathlib.Path(__file__).resolve().parent.parent / "dist" / "site"

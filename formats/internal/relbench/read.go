@@ -13,7 +13,7 @@ import (
 
 // Reader reads databases.
 var Reader = source.Reader{Name: "relbench", Title: "a database in RelBench's folder form: manifest.yaml and tables",
-	Options: []string{"ids", "upto", "task"}, Find: find, Read: read}
+	Options: []string{"ids", "upto", "task", "null"}, Find: find, Read: read}
 
 func find(t *source.Tree) (found []string) {
 	for _, name := range t.Files() {

@@ -167,6 +167,9 @@ func (x *graphOf) meanings(ctx context.Context, n *nodeType, used map[int]bool) 
 			left = append(left, fmt.Sprintf("%s (%s)", c.f.name, why))
 			continue
 		}
+		if c.kind != timestamp {
+			x.tellDoubt(t, c.at)
+		}
 		list = append(list, c)
 	}
 	if left != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -140,8 +141,8 @@ func (t *table) pack(name string, parts []int) (dtype unified.DType, unit string
 			return 0, "", 0, t.fail(f.name, errors.New("is text, which cannot be a part of features"))
 		}
 		if i == 0 {
-			dtype = f.dtype
-		} else if dtype != f.dtype {
+			dtype = f.packed()
+		} else if dtype != f.packed() {
 			dtype = unified.Float32
 			if f.dtype == unified.Float16 || t.list[parts[0]].dtype == unified.Float16 {
 				return 0, "", 0, t.fail(f.name, errors.New("is float16 beside other types: make them one type"))
@@ -219,20 +220,23 @@ func (t *table) rows(b *batch, name string, parts []int, dtype unified.DType, to
 		}
 		return to, err
 	}
+	var data [][]byte
 	for k, p := range parts {
 		f, v := &t.list[p], &b.columns[k]
-		if i := firstNull(v.valid); i >= 0 && f.dtype < unified.Float16 {
+		if i := firstNull(v.valid); i >= 0 && f.packed() < unified.Float16 {
 			return nil, b.fail(f.name, &rowError{i, errors.New("the number is missing: fill it, or list the columns " +
 				"that are wanted under \"columns\"")})
 		}
+		data = append(data, f.packedData(v))
 	}
 	if len(parts) == 1 {
-		return source.Convert(to, t.list[parts[0]].dtype, dtype, b.columns[0].data), nil
+		return source.Convert(to, t.list[parts[0]].packed(), dtype, data[0]), nil
 	}
 	for i := range int64(b.rows) {
 		for k, p := range parts {
 			f := &t.list[p]
-			to = source.Convert(to, f.dtype, dtype, b.columns[k].data[i*f.rowBytes():(i+1)*f.rowBytes()])
+			row := f.packed().Size() * f.width
+			to = source.Convert(to, f.packed(), dtype, data[k][i*row:(i+1)*row])
 		}
 	}
 	return to, nil
@@ -284,6 +288,7 @@ func (x *graphOf) label(ctx context.Context, n *nodeType, node *source.NodeType,
 		return nil
 	}
 	used[at] = true
+	x.tellDoubt(n.table, at)
 	f := &n.table.list[at]
 	if f.list {
 		node.Columns = append(node.Columns, n.column("label", []int{at}))
@@ -466,6 +471,7 @@ func (x *graphOf) others(ctx context.Context, n *nodeType, node *source.NodeType
 			return
 		}
 		have[name] = true
+		x.tellDoubt(t, i)
 		if t.list[i].text && !t.list[i].times(name) {
 			node.Strings = append(node.Strings, t.strings(ctx, name, i))
 			return
@@ -511,6 +517,7 @@ func (x *graphOf) rest(t *table, used map[int]bool) (list []int) {
 		case f.bad == "" && (!f.text || f.unit != "") && f.width > 0:
 			list = append(list, i)
 		default:
+			x.tellDoubt(t, i)
 			left = append(left, fmt.Sprintf("%s (%v)", f.name, &f))
 		}
 	}
@@ -521,6 +528,20 @@ func (x *graphOf) rest(t *table, used map[int]bool) (list []int) {
 	}
 	return list
 }
+
+// tellDoubt notes that a column is text for the sake of some cells.
+func (x *graphOf) tellDoubt(t *table, column int) {
+	f := &t.list[column]
+	if f.doubt == nil {
+		return
+	}
+	d := f.doubt
+	x.g.Tell(source.Guessed, f.name, d.cells, "%s: %q is text, for %d of %d cells are unlike the others, such as %q in "+
+		"line %d; %s %s takes it for a missing value", t.name, f.name, d.cells, d.of, clip(d.first.cell), d.first.line,
+		option.Named("Null"), clip(d.first.cell))
+}
+
+func clip(cell string) string { return cell[:min(len(cell), 40)] }
 
 // strings returns a column of text.
 func (t *table) strings(ctx context.Context, name string, at int) source.Strings {

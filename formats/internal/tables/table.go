@@ -2,6 +2,7 @@ package tables
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -140,7 +141,11 @@ func openPart(ctx context.Context, at source.Place, format Format, r *source.Req
 	case bytes.HasPrefix(head, []byte("FEA1")):
 		return nil, errors.New("a file of Feather 1, which is not read: write it as version 2, or as Parquet")
 	}
-	f := &csvFile{at: at, budget: r.Budget, format: format}
+	nulls := r.Null
+	if format.Null != nil {
+		nulls = format.Null
+	}
+	f := &csvFile{at: at, budget: r.Budget, format: format, nulls: source.NullSet(nulls)}
 	return f, f.describe(ctx)
 }
 
@@ -201,9 +206,10 @@ func (t *table) unify(p part) error {
 		case t.count == 0:
 			t.list[i] = list[i]
 		case isText && !a.list && !b.list && !a.text && !b.text:
-			a.dtype = source.Common(a.dtype, b.dtype)
+			a.dtype, a.gaps = source.Common(a.dtype, b.dtype), a.gaps || b.gaps
+			a.gaps = a.gaps && !a.dtype.IsFloat()
 		case isText && (a.text || b.text):
-			*a = field{name: a.name, text: true, width: 1}
+			*a = field{name: a.name, text: true, width: 1, doubt: cmp.Or(a.doubt, b.doubt)}
 		default:
 			return fmt.Errorf("column %q is %v, and %v in the first file", a.name, b, a)
 		}

@@ -32,6 +32,10 @@ type field struct {
 	odd  oddCell // of text
 	// doubt says that a column of a CSV is text for the sake of some cells; nil: it does not.
 	doubt *doubt
+	// wide is, of decimals of more digits than float64 tells apart, what they are multiplied by to be whole; 0: they
+	// are others. hex says that bytes are spelt as hexadecimal numbers.
+	wide float64
+	hex  bool
 	// gaps says that whole numbers of a CSV are missing: where they are stored as numbers, they are float64.
 	gaps bool
 	// bytes says of text that the file does not call it so: it may be anything. spell writes bytes as text; nil: they
@@ -55,8 +59,8 @@ func spellUUID(to, value []byte) []byte {
 
 // ofBytes makes the field one of bytes of fixed length, which are spelt as hexadecimal numbers.
 func (f *field) ofBytes(uuid bool) {
-	if f.text, f.spell = true, hex.AppendEncode; uuid {
-		f.spell = spellUUID
+	if f.text, f.spell, f.hex = true, hex.AppendEncode, true; uuid {
+		f.spell, f.hex = spellUUID, false
 	}
 }
 

@@ -168,7 +168,9 @@ func (x *graphOf) meanings(ctx context.Context, n *nodeType, used map[int]bool) 
 			continue
 		}
 		if c.kind != timestamp {
-			x.tellDoubt(t, c.at)
+			if err := x.tell(ctx, t, c.at); err != nil {
+				return nil, err
+			}
 		}
 		list = append(list, c)
 	}

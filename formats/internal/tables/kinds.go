@@ -150,9 +150,9 @@ func (c *meant) see(v *vector, i int) {
 // or of bytes that are no text.
 func (c *meant) guess() string {
 	switch f := c.f; {
-	case f.list && f.dtype.IsFloat():
+	case f.list:
 		return embedding
-	case f.list || c.binary || len(c.sample) == 0 && f.unit == "":
+	case c.binary || len(c.sample) == 0 && f.unit == "":
 		return ""
 	case f.unit != "":
 		return timestamp

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -103,6 +104,11 @@ func (x *graphOf) describeNodes(ctx context.Context, at int) error {
 	}
 	used := map[int]bool{}
 	if n.id >= 0 {
+		if n.text && n.table.list[n.id].hex {
+			if err := x.tell(ctx, n.table, n.id); err != nil {
+				return err
+			}
+		}
 		if used[n.id] = true; n.keys != nil && !n.text {
 			node.Columns = append(node.Columns, n.column("id", []int{n.id}))
 		}
@@ -243,7 +249,7 @@ func (t *table) rows(b *batch, name string, parts []int, dtype unified.DType, to
 }
 
 // features adds the columns that are named as such, else one that is called so.
-func (x *graphOf) features(_ context.Context, n *nodeType, node *source.NodeType, used map[int]bool) error {
+func (x *graphOf) features(ctx context.Context, n *nodeType, node *source.NodeType, used map[int]bool) error {
 	var parts []int
 	for _, name := range n.spec.Features {
 		i, err := n.table.column(name)
@@ -262,6 +268,11 @@ func (x *graphOf) features(_ context.Context, n *nodeType, node *source.NodeType
 	}
 	if _, _, _, err := n.table.pack("feature", parts); err != nil {
 		return err
+	}
+	for _, i := range parts {
+		if err := x.tell(ctx, n.table, i); err != nil {
+			return err
+		}
 	}
 	c := n.column("feature", parts)
 	if c.Shape == nil {
@@ -288,7 +299,9 @@ func (x *graphOf) label(ctx context.Context, n *nodeType, node *source.NodeType,
 		return nil
 	}
 	used[at] = true
-	x.tellDoubt(n.table, at)
+	if err := x.tell(ctx, n.table, at); err != nil {
+		return err
+	}
 	f := &n.table.list[at]
 	if f.list {
 		node.Columns = append(node.Columns, n.column("label", []int{at}))
@@ -465,25 +478,27 @@ func (x *graphOf) others(ctx context.Context, n *nodeType, node *source.NodeType
 	for _, c := range node.Columns {
 		have[c.Name] = true
 	}
-	add := func(name string, i int) {
+	add := func(name string, i int) error {
 		if used[i] = true; have[name] {
 			x.g.Tell(source.LeftOut, name, 1, "%s: the column %q is not stored: another has its name", t.name, name)
-			return
+			return nil
 		}
 		have[name] = true
-		x.tellDoubt(t, i)
 		if t.list[i].text && !t.list[i].times(name) {
 			node.Strings = append(node.Strings, t.strings(ctx, name, i))
-			return
+		} else {
+			node.Columns = append(node.Columns, n.column(name, []int{i}))
 		}
-		node.Columns = append(node.Columns, n.column(name, []int{i}))
+		return x.tell(ctx, t, i)
 	}
 	if n.spec.Time != "" {
 		i, err := t.column(n.spec.Time)
 		if err != nil {
 			return err
 		}
-		add("time", i)
+		if err := add("time", i); err != nil {
+			return err
+		}
 	}
 	for _, k := range n.spec.Keys {
 		i, err := t.column(k.Column)
@@ -495,21 +510,26 @@ func (x *graphOf) others(ctx context.Context, n *nodeType, node *source.NodeType
 	if n.spec.Columns != nil {
 		for _, name := range *n.spec.Columns {
 			i, err := t.column(name)
+			if err == nil {
+				err = add(name, i)
+			}
 			if err != nil {
 				return err
 			}
-			add(name, i)
 		}
 		return nil
 	}
-	for _, i := range x.rest(t, used) {
-		add(t.list[i].name, i)
+	rest, err := x.rest(ctx, t, used)
+	for _, i := range rest {
+		if err == nil {
+			err = add(t.list[i].name, i)
+		}
 	}
-	return nil
+	return err
 }
 
 // rest returns the columns of numbers that are not used, and names the others in a note.
-func (x *graphOf) rest(t *table, used map[int]bool) (list []int) {
+func (x *graphOf) rest(ctx context.Context, t *table, used map[int]bool) (list []int, err error) {
 	var left []string
 	for i, f := range t.list {
 		switch {
@@ -517,8 +537,9 @@ func (x *graphOf) rest(t *table, used map[int]bool) (list []int) {
 		case f.bad == "" && (!f.text || f.unit != "") && f.width > 0:
 			list = append(list, i)
 		default:
-			x.tellDoubt(t, i)
-			left = append(left, fmt.Sprintf("%s (%v)", f.name, &f))
+			if left = append(left, fmt.Sprintf("%s (%v)", f.name, &f)); f.doubt != nil {
+				err = x.tell(ctx, t, i)
+			}
 		}
 	}
 	if left != nil {
@@ -526,19 +547,40 @@ func (x *graphOf) rest(t *table, used map[int]bool) (list []int) {
 			"%s: not stored, since they are not numbers: %s; name them under \"columns\"", t.name,
 			source.Few(left))
 	}
-	return list
+	return list, err
 }
 
-// tellDoubt notes that a column is text for the sake of some cells.
-func (x *graphOf) tellDoubt(t *table, column int) {
+// tell notes how a column that is stored differs from that of the table.
+func (x *graphOf) tell(ctx context.Context, t *table, column int) error {
 	f := &t.list[column]
-	if f.doubt == nil {
-		return
+	if d := f.doubt; d != nil {
+		x.g.Tell(source.Guessed, f.name, d.cells, "%s: %q is text, for %d of %d cells are unlike the others, such as "+
+			"%q in line %d; %s %s takes it for a missing value", t.name, f.name, d.cells, d.of, clip(d.first.cell),
+			d.first.line, option.Named("Null"), clip(d.first.cell))
 	}
-	d := f.doubt
-	x.g.Tell(source.Guessed, f.name, d.cells, "%s: %q is text, for %d of %d cells are unlike the others, such as %q in "+
-		"line %d; %s %s takes it for a missing value", t.name, f.name, d.cells, d.of, clip(d.first.cell), d.first.line,
-		option.Named("Null"), clip(d.first.cell))
+	if f.hex {
+		x.g.Tell(source.Altered, f.name, t.count, "%s: %q is bytes, which are stored as text of hexadecimal digits",
+			t.name, f.name)
+	}
+	if f.wide == 0 {
+		return nil
+	}
+	rounded := int64(0)
+	if err := t.scan(ctx, []int{column}, func(b *batch) error {
+		for data := b.columns[0].data; len(data) >= 8; data = data[8:] {
+			if math.Abs(unified.Float64.Float(data))*f.wide > 1<<53 {
+				rounded++
+			}
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if rounded > 0 {
+		x.g.Tell(source.Altered, f.name, rounded, "%s: %q is decimals, of which %d have more digits than float64 holds, "+
+			"and are rounded", t.name, f.name, rounded)
+	}
+	return nil
 }
 
 func clip(cell string) string { return cell[:min(len(cell), 40)] }

@@ -197,7 +197,8 @@ func recurs(lines []sampled, lay *layout) bool {
 }
 
 // idNames are names of columns of ids: "user_id", "userId", "user ID".
-var idNames = regexp.MustCompile(`^(?:((?i)[a-z][a-z0-9 _.-]*?)[ _.-](?i:ids?|key)|([A-Za-z][A-Za-z0-9]*?)(?:Id|ID|Key))$`)
+var idNames = regexp.MustCompile(
+	`^(?:((?i)[a-z][a-z0-9 _.-]*?)[ _.-](?i:ids?|key)|([A-Za-z][A-Za-z0-9]*?)(?:Id|ID|Key))$`)
 
 // wordsOfName are the words that a name joins, as "from" and "Node" of "fromNode_1".
 var wordsOfName = regexp.MustCompile(`[A-Z]?[a-z]+|[A-Z]+`)

@@ -3,6 +3,7 @@ package edgelist
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -92,23 +93,19 @@ func (r *reader) detect(p *piece) (*layout, error) {
 
 func (r *reader) checkText(b []byte) error {
 	head := b[:min(len(b), 4096)]
-	what := ""
 	switch {
 	case bytes.HasPrefix(head, []byte("%%MatrixMarket")):
 		return source.Error(r.path, "", 1,
 			option.Textf("leave out %s, or say %[1]s mtx: its first line holds sizes, its ids count from 1",
 				option.Named("From")),
 			errors.New("is a Matrix Market file"))
-	case len(head) > 262 && string(head[257:262]) == "ustar":
-		what = "is a tar archive: unpack it first"
-	case head[0] == 0x80 && len(head) > 1 && head[1] <= 5:
-		what = "is a Python pickle, which is never executed"
-	case bytes.IndexByte(head, 0) >= 0:
-		what = "holds zero bytes: it is not text"
 	default:
-		return nil
+		what := source.NotLines(head)
+		if what == "" {
+			return nil
+		}
+		return source.Error(r.path, "", -1, "an edge list is text with two ids a line", fmt.Errorf("is %s", what))
 	}
-	return source.Error(r.path, "", -1, "an edge list is text with two ids a line", errors.New(what))
 }
 
 // cutLine returns the line at an offset, without its end, and the offset of the next one.

@@ -232,7 +232,8 @@ func (r *reader) finishTypes(g *source.Graph) error {
 
 // Reader reads edge lists.
 var Reader = source.Reader{Name: "edgelist", Title: "an edge list",
-	Options: []string{"columns", "ids", "skips", "tables", "header", "null"}, Find: findGraphs, Read: readGraph, Plan: plan}
+	Options: []string{"columns", "ids", "skips", "tables", "header", "null"}, Find: findGraphs, Read: readGraph,
+	Plan: plan}
 
 // findGraphs takes any text that is named; among other files the first lines must be rows of as many fields.
 func findGraphs(t *source.Tree) []string {
@@ -282,6 +283,6 @@ func optionsOf(r *source.Request) (opt Options, err error) {
 	if !ok {
 		return opt, fmt.Errorf("%w: header %q: must be auto, yes or no", source.ErrOptions, r.Header)
 	}
-	return Options{IDs: ids, Header: header, Null: r.Null, Columns: r.Columns, Nodes: r.Nodes, Budget: r.Budget, Progress: r.Progress,
-		Skips: r.Skips}, nil
+	return Options{IDs: ids, Header: header, Null: r.Null, Columns: r.Columns, Nodes: r.Nodes,
+		Budget: r.Budget, Progress: r.Progress, Skips: r.Skips}, nil
 }

@@ -559,7 +559,7 @@ func (x *graphOf) tell(ctx context.Context, t *table, column int) error {
 			d.first.line, option.Named("Null"), clip(d.first.cell))
 	}
 	if f.hex {
-		x.g.Tell(source.Altered, f.name, t.count, "%s: %q is bytes, which are stored as text of hexadecimal digits",
+		x.g.Tell(source.Altered, f.name, t.count, "%s: %q holds bytes, which are stored as text of hexadecimal digits",
 			t.name, f.name)
 	}
 	if f.wide == 0 {
@@ -577,7 +577,7 @@ func (x *graphOf) tell(ctx context.Context, t *table, column int) error {
 		return err
 	}
 	if rounded > 0 {
-		x.g.Tell(source.Altered, f.name, rounded, "%s: %q is decimals, of which %d have more digits than float64 holds, "+
+		x.g.Tell(source.Altered, f.name, rounded, "%s: %q holds decimals, of which %d have more digits than float64 holds, "+
 			"and are rounded", t.name, f.name, rounded)
 	}
 	return nil

@@ -58,12 +58,12 @@ func TestColumnsOfParquetAndArrowAreStoredAlike(t *testing.T) {
 			for _, w := range want {
 				expect.That(t, strings.Contains(got, w), "%s, %s: %s is not in\n%s", name, kinds, w, got)
 			}
-			for _, w := range []string{`"hash" is bytes, which are stored as text of hexadecimal digits`,
-				`"price" is decimals, of which 1 have more digits than float64 holds`} {
+			for _, w := range []string{`"hash" holds bytes, which are stored as text of hexadecimal digits`,
+				`"price" holds decimals, of which 1 have more digits than float64 holds`} {
 				expect.That(t, strings.Contains(said, w) && !strings.Contains(said, "no value"), "%s, %s: %s is not in\n%s",
 					name, kinds, w, said)
 			}
-			expect.That(t, !strings.Contains(said, `"tax" is decimals`), "%s", said)
+			expect.That(t, !strings.Contains(said, `"tax" holds decimals`), "%s", said)
 		}
 	}
 }
@@ -108,7 +108,7 @@ func TestChecksumsOfPagesAreCompared(t *testing.T) {
 	data := expect.Must(os.ReadFile("testdata/stored.parquet"))(t)
 	footer := int64(binary.LittleEndian.Uint32(data[len(data)-8:]))
 	met := 0
-	for at := int64(4); at < int64(len(data))-8-footer; at++ {
+	for at := int64(4); at < int64(len(data))-8-footer; at += 31 {
 		spoilt := bytes.Clone(data)
 		spoilt[at] ^= 0x10
 		g, err := readBeside(t, "nodes: {n: {file: x.parquet, columns: [ints, hash, price]}}\nedges: {e: {file: x.parquet, "+
@@ -123,7 +123,7 @@ func TestChecksumsOfPagesAreCompared(t *testing.T) {
 			met++
 		}
 	}
-	expect.That(t, met > 100, "only %d changed bytes were noticed by their checksums", met)
+	expect.That(t, met > 10, "only %d changed bytes were noticed by their checksums", met)
 }
 
 func nodesOf(g *source.Graph) []source.Column {

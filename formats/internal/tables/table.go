@@ -141,6 +141,14 @@ func openPart(ctx context.Context, at source.Place, format Format, r *source.Req
 	case bytes.HasPrefix(head, []byte("FEA1")):
 		return nil, errors.New("a file of Feather 1, which is not read: write it as version 2, or as Parquet")
 	}
+	text, err := at.Head()
+	if err != nil {
+		return nil, err
+	}
+	if what := source.NotLines(text); what != "" {
+		return nil, source.Error(at.Path(), "", -1, "a table is Parquet, Arrow or CSV: export it as one",
+			fmt.Errorf("is %s", what))
+	}
 	nulls := r.Null
 	if format.Null != nil {
 		nulls = format.Null

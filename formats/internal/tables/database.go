@@ -131,8 +131,9 @@ func (x *graphOf) meanings(ctx context.Context, n *nodeType, used map[int]bool) 
 				left = append(left, why)
 			}
 		default:
-			_, unit := f.stored(timeColumn)
-			all = append(all, &meant{at: i, f: f, unit: cmp.Or(unit, x.r.TimesIn, "s")})
+			m := &meant{at: i, f: f}
+			m.setUnit(x.r)
+			all = append(all, m)
 		}
 	}
 	for name := range n.spec.Kinds {
@@ -178,6 +179,13 @@ func (x *graphOf) meanings(ctx context.Context, n *nodeType, used map[int]bool) 
 		x.g.Tell(source.LeftOut, t.name, int64(len(left)), "%s: not stored: %s", t.name, source.Few(left))
 	}
 	return list, nil
+}
+
+// setUnit finds the unit of times.
+func (c *meant) setUnit(r *source.Request) {
+	_, unit := c.f.stored(timeColumn)
+	unit = cmp.Or(unit, r.TimesIn)
+	c.unit, c.plain = cmp.Or(unit, "s"), unit == ""
 }
 
 // group returns the columns of a kind side by side, as one column.

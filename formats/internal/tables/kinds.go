@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -47,6 +48,8 @@ type meant struct {
 	f    *field
 	kind string
 	unit string // of times
+	// plain says that times are plain numbers, of which nobody says the unit: they are taken for seconds
+	plain bool
 
 	sample    []string // values of some rows
 	fractions bool     // of numbers: some are not whole
@@ -62,6 +65,7 @@ type meant struct {
 	codes     []int32       // their numbers: the most frequent first
 	low, high int64         // of times, in seconds
 	times     []int64       // for the median
+	far       int64         // how many plain numbers are beyond source.Far seconds
 }
 
 // moments are mean and deviation of numbers (Welford, Technometrics 1962).
@@ -241,7 +245,11 @@ func (x *graphOf) measure(ctx context.Context, t *table, before int64, list []*m
 		return nil
 	})
 	for _, c := range list {
-		c.number()
+		if c.number(); c.far > 0 {
+			x.g.Tell(source.Guessed, c.f.name, c.far, "%s: %q: %s after the year 2200, if they are seconds; %s ms says "+
+				"that they are milliseconds", t.name, c.f.name, source.Counted(c.far, "time is", "times are"),
+				option.Named("TimesIn"))
+		}
 	}
 	return err
 }
@@ -286,6 +294,11 @@ func (c *meant) measure(b *batch, v *vector, row, stride int64, budget *source.B
 		data, err := c.f.timesOf(v, b.rows, unified.Int64, nil)
 		if err != nil {
 			return err
+		}
+		for i := int64(0); c.plain && 8*i < int64(len(data)); i++ {
+			if unified.Int64.Integer(data[8*i:]) > source.Far {
+				c.far++
+			}
 		}
 		c.measureTimes(data, c.unit, row, stride)
 	default:

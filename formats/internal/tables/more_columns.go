@@ -233,8 +233,7 @@ func (c *moreColumns) continues(m *meant, d *described) error {
 			return err
 		}
 	}
-	_, unit := m.f.stored(timeColumn)
-	m.unit = cmp.Or(unit, c.x.r.TimesIn, "s")
+	m.setUnit(c.x.r)
 	if err := m.check(c.n.table); err != nil {
 		return err
 	}

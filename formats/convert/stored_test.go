@@ -9,6 +9,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apache/arrow/go/v15/arrow"
+	"github.com/apache/arrow/go/v15/arrow/array"
+	"github.com/apache/arrow/go/v15/arrow/ipc"
+	"github.com/apache/arrow/go/v15/arrow/memory"
+
+	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
@@ -87,4 +93,71 @@ func TestDeclaredColumnsKeepTheirNames(t *testing.T) {
 	dir := graphBolt(t, "feat")
 	_, err := Run(context.Background(), dir, filepath.Join(t.TempDir(), "x"), Options{Strict: true})
 	expect.OK(t, err)
+}
+
+// flags writes rows of a table "items" as Arrow: keys from first on, truths, and numbers of float64.
+func flags(t *testing.T, first int64, truths []bool, numbers []float64) string {
+	t.Helper()
+	columns := arrow.NewSchema([]arrow.Field{{Name: "item", Type: arrow.PrimitiveTypes.Int64},
+		{Name: "flag", Type: arrow.FixedWidthTypes.Boolean}, {Name: "kind", Type: arrow.PrimitiveTypes.Float64}}, nil)
+	b := array.NewRecordBuilder(memory.DefaultAllocator, columns)
+	for i, v := range truths {
+		b.Field(0).(*array.Int64Builder).Append(first + int64(i))
+		b.Field(1).(*array.BooleanBuilder).Append(v)
+		b.Field(2).(*array.Float64Builder).Append(numbers[i])
+	}
+	path := filepath.Join(t.TempDir(), "items.arrow")
+	f := expect.Must(os.Create(path))(t)
+	w := expect.Must(ipc.NewFileWriter(f, ipc.WithSchema(columns)))(t)
+	expect.OK(t, w.Write(b.NewRecord()), w.Close(), f.Close())
+	return path
+}
+
+// TestAValueHasOneNameAsACategory adds rows of Arrow to tables that came as CSV, and the other way round.
+func TestAValueHasOneNameAsACategory(t *testing.T) {
+	csv := func(first int, truths ...string) string {
+		text := "item,flag,kind\n"
+		for i, v := range truths {
+			text += fmt.Sprintf("%d,%s,%d\n", first+i, v, 2000000+i%2)
+		}
+		return text
+	}
+	truths, numbers := []bool{true, false, true}, []float64{2000000, 2000001, 2000000}
+	for _, c := range []struct{ data, rows, want string }{
+		{csv(0, "true", "false", "true"), "", `["true" "false"] ["2000000" "2000001"]`},
+		{csv(0, "True", "False", "True"), "", `["true" "false"] ["2000000" "2000001"]`},
+		{csv(0, "1", "0", "1"), "", `["1" "0"] ["2000000" "2000001"]`},
+		{"", csv(3, "true", "false", "true"), `["true" "false"] ["2000000" "2000001"]`},
+	} {
+		dir := t.TempDir()
+		table, rows := filepath.Join(dir, "items.csv"), c.rows
+		if c.data == "" {
+			data := expect.Must(os.ReadFile(flags(t, 0, truths, numbers)))(t)
+			table = filepath.Join(dir, "items.arrow")
+			expect.OK(t, os.WriteFile(table, data, 0o600))
+			rows = write(t, "rows.csv", rows)
+		} else {
+			expect.OK(t, os.WriteFile(table, []byte(c.data), 0o600))
+			rows = flags(t, 3, truths, numbers)
+		}
+		expect.OK(t, os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte("tables:\n  items: {pkey: item, kinds: "+
+			"{flag: categorical, kind: categorical}}\n  orders: {fkeys: {item: items}}\n"), 0o600),
+			os.WriteFile(filepath.Join(dir, "orders.csv"), []byte("item,n\n0,1\n1,2\n"), 0o600))
+		_, ds := convert(t, dir, Options{})
+		path := ds.Path()
+		_, err := Add(context.Background(), path, AddOptions{Rows: []Addition{{Name: "items", Path: rows}}})
+		expect.Ensure(t, err == nil, "%s: %v", c.data, err)
+		ds = expect.Must(formats.Open(path))(t)
+		got := ""
+		for _, name := range []string{"flag", "kind"} {
+			list := expect.Must(ds.Strings(ds.Graph().Schema().NodeType("items"), name))(t)
+			var names []string
+			for i := range list.Len() {
+				names = append(names, expect.Must(list.At(i))(t))
+			}
+			got += fmt.Sprintf(" %q", names)
+		}
+		expect.That(t, got[1:] == c.want, "%q: %s; want %s", c.data, got[1:], c.want)
+		expect.OK(t, ds.Close())
+	}
 }

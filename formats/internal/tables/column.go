@@ -32,6 +32,8 @@ type field struct {
 	odd  oddCell // of text
 	// doubt says that a column of a CSV is text for the sake of some cells; nil: it does not.
 	doubt *doubt
+	// exponents says that a dataset calls whole numbers of floats as "1e+06".
+	exponents bool
 	// wide is, of decimals of more digits than float64 tells apart, what they are multiplied by to be whole; 0: they
 	// are others. hex says that bytes are spelt as hexadecimal numbers.
 	wide float64

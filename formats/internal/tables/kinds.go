@@ -96,9 +96,17 @@ func (f *field) cell(v *vector, i int) (_ string, ok bool) {
 		return strconv.FormatBool(v.data[i] != 0), true
 	case f.dtype.IsFloat():
 		x := f.dtype.Float(v.data[int64(i)*f.dtype.Size():])
-		return strconv.FormatFloat(x, 'g', -1, 64), x == x
+		return f.spellFloat(x), x == x
 	}
 	return strconv.FormatInt(f.dtype.Integer(v.data[int64(i)*f.dtype.Size():]), 10), true
+}
+
+// spellFloat spells a number of a column of floats, a whole one as a column of whole numbers does.
+func (f *field) spellFloat(x float64) string {
+	if x == math.Trunc(x) && math.Abs(x) < 1<<53 && !f.exponents {
+		return strconv.FormatInt(int64(x), 10)
+	}
+	return strconv.FormatFloat(x, 'g', -1, 64)
 }
 
 // number returns a value as a number; NaN where there is none.

@@ -299,9 +299,10 @@ func (c *conversion) read(ctx context.Context, t *source.Tree) (err error) {
 // request is what a reader is asked for. nodes is the number of rows that tables beside the source have.
 func (c *conversion) request(nodes int64) *source.Request {
 	return &source.Request{Budget: &c.budget, Progress: c.opt.Progress, Nodes: nodes,
-		Columns: c.opt.Columns, IDs: c.opt.IDs, Header: c.opt.Header, Null: c.opt.Null, RelationsAsTypes: c.opt.RelationsAsTypes, Skips: &c.skips,
-		UpTo: c.opt.UpTo, Task: c.opt.Task, TimesIn: c.opt.TimesIn, Label: c.opt.Label,
-		LateCount: lateEdges}
+		Columns: c.opt.Columns, IDs: c.opt.IDs, Header: c.opt.Header, Null: c.opt.Null,
+		RelationsAsTypes: c.opt.RelationsAsTypes, Skips: &c.skips, UpTo: c.opt.UpTo, Task: c.opt.Task,
+		TimesIn: c.opt.TimesIn,
+		Label:   c.opt.Label, LateCount: lateEdges}
 }
 
 // inputs are the files and folders that are read.
@@ -317,31 +318,6 @@ func (c *conversion) unchanged() error {
 		}
 	}
 	return c.tree.Unchanged()
-}
-
-// checkOptions refuses options that the kind of the source does not take.
-func (c *conversion) checkOptions(r *source.Reader) error {
-	for _, o := range []struct {
-		set           bool
-		field, allows string
-	}{
-		{len(c.opt.Columns) > 0, "Columns", "columns"},
-		{c.opt.IDs != "" && c.opt.IDs != "auto", "IDs", "ids"},
-		{c.opt.Header != "" && c.opt.Header != "auto", "Header", "header"},
-		{len(c.opt.Null) > 0, "Null", "null"},
-		{c.opt.SkipBad > 0, "SkipBad", "skips"},
-		{c.opt.RelationsAsTypes, "RelationsAsTypes", "relations"},
-		{c.opt.UpTo != "", "UpTo", "upto"},
-		{c.opt.Task != "", "Task", "task"},
-		{c.opt.Features != "", "Features", "tables"},
-		{c.opt.Labels != "", "Labels", "tables"},
-	} {
-		if o.set && !slices.Contains(r.Options, o.allows) {
-			return option.Errorf(ErrOptions, c.opt, o.field, " is for edge lists and the like, %s is: %s", c.src,
-				r.Title)
-		}
-	}
-	return nil
 }
 
 // schema describes the dataset, whose counts of edges are not known yet.

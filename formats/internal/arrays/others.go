@@ -120,8 +120,8 @@ func (d *Describer) other(ctx context.Context, name string, h *array.Header) (bo
 func (d *Describer) free(column, name string, has func(string) bool) string {
 	switch own := names.Clean(name); {
 	case column != name && has(column) && own == name && !has(name):
-		d.Graph.Tell(source.Guessed, name, 1, "%q keeps its name, for another column is %q; if it is meant, choose it by "+
-			"%s or %s", name, column, option.Named("Feature"), option.Named("Label"))
+		d.Graph.Tell(source.Guessed, name, 1, "%q keeps its name, for another column is %q; if it is meant, choose it "+
+			"by %s or %s", name, column, option.Named("Feature"), option.Named("Label"))
 		return name
 	case column != name && d.declared:
 		d.Graph.Tell(source.Said, name, 1, "%q is stored as %q, as batches know it", name, column)
@@ -189,7 +189,8 @@ func (d *Describer) edgeColumn(column, name string, h *array.Header) (bool, erro
 		}
 		if !good {
 			column = d.free("value", name, d.hasEdges)
-			d.Graph.Tell(source.Renamed, name, 1, "%q is stored as %q: a weight is finite and not negative", name, column)
+			d.Graph.Tell(source.Renamed, name, 1, "%q is stored as %q: a weight is finite and not negative", name,
+				column)
 		}
 	}
 	if d.hasEdges(column) {

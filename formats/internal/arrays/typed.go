@@ -23,7 +23,7 @@ type Nodes struct {
 	Name  string
 	Count int64     // -1: as many as the arrays have rows, or edges name
 	Set   array.Set // nil: none
-	// Declared says that the source declares the columns: what is renamed is noted.
+	// Declared says that the source declares the columns: notes name those that get another name.
 	Declared bool
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 )
 
-// notes spells out what is not as the source has it.
+// notes spells out the notes of a graph.
 func notes(g *source.Graph) string {
 	var list []string
 	for _, n := range g.Notes {

@@ -36,7 +36,7 @@ func notesOf(t *testing.T, others map[string]string, r *source.Request) string {
 // TestTimesBeyond2200AreDoubted has milliseconds in a CSV, which are taken for seconds.
 func TestTimesBeyond2200AreDoubted(t *testing.T) {
 	orders := map[string]string{"db/orders.csv": "user,item,at\nann,7,1704103200000\nbob,5,1704103200\n"}
-	const doubt = `guessed 1 at: db/orders.csv: "at": 1 time is after the year 2200, if they are seconds; TimesIn ms`
+	const doubt = `guessed 1 at: db/orders.csv: "at": 1 time is after the year 2200, if they are seconds; TimesIn`
 	said := notesOf(t, orders, &source.Request{UpTo: "all"})
 	expect.That(t, strings.Contains(said, doubt), "%s", said)
 	said = notesOf(t, orders, &source.Request{UpTo: "all", TimesIn: "ms"})
@@ -47,8 +47,8 @@ func TestTimesBeyond2200AreDoubted(t *testing.T) {
 func TestCellsThatKeepADatabasesColumnFromBeingNumbersAreNamed(t *testing.T) {
 	users := map[string]string{"db/users.csv": "user,boss,age\nann,bob,41\nbob,ann,NULL\n"}
 	said := notesOf(t, users, &source.Request{})
-	expect.That(t, strings.Contains(said, `guessed 1 age: db/users.csv: "age" is text, for 1 of 2 cells are unlike the `+
-		`others, such as "NULL" in line 3; Null NULL takes it`), "%s", said)
+	expect.That(t, strings.Contains(said, `guessed 1 age: db/users.csv: "age" is text, for 1 of 2 cells are unlike `+
+		`the others, such as "NULL" in line 3; Null NULL takes it`), "%s", said)
 	said = notesOf(t, users, &source.Request{Null: []string{"NULL"}})
 	expect.That(t, !strings.Contains(said, `"age" is text`), "%s", said)
 }

@@ -73,7 +73,8 @@ func read(ctx context.Context, at source.Place, r *source.Request) (*source.Grap
 		return nil, err
 	}
 	if !slices.ContainsFunc(m.list, func(t table) bool { return len(t.keys) > 0 }) {
-		return nil, source.Error(at.Path(), "", -1, `name foreign keys under "fkeys" of a table, as in fkeys: {user: users}`,
+		return nil, source.Error(at.Path(), "", -1,
+			`name foreign keys under "fkeys" of a table, as in fkeys: {user: users}`,
 			errors.New("no table has a foreign key, and edges come from them"))
 	}
 	mapping, err := m.mapping(at, r, hidden)

@@ -16,7 +16,7 @@ var firstBytes = []struct{ bytes, what string }{
 	{"*Network", "a Pajek file"}, {"*network", "a Pajek file"},
 }
 
-// firstWords are the beginnings of texts that are none of lines with fields.
+// firstWords are the beginnings of texts that are not lines with fields.
 var firstWords = []struct {
 	begins *regexp.Regexp
 	what   string

@@ -15,12 +15,15 @@ func TestFilesThatAreNoLinesAreKnown(t *testing.T) {
 		"graph [\n  directed 0\n": "a GML file", "Creator \"x\"\nVersion 1\ngraph\n[\n": "a GML file",
 		"digraph g {\n a -> b }": "a DOT file", "{\"nodes\": []}": "a JSON file", "[\n {\"a\": 1}]": "a JSON file",
 		"[[0, 1], [1, 2]]": "a JSON file", "<?xml version=\"1.0\"?>": "an XML file", "*Vertices 3\n": "a Pajek file",
-		"\xa8\x01\x00\x00\x10\x00\x00\x00\x00\x00\x0a\x00\x0c\x00\x06\x00": "an Arrow stream of a version before 0.15",
-		"\x00\x00\x00\x01\x02\x03": "not text: it holds zero bytes", "ab\x00\x00\x00\x00": "not text: it holds zero bytes",
-		"src,dst\n0,1\n": "", "0 1\n": "", "graph,node\n0,1\n": "", "ORC,DST\na,b\n": "", "# graph [x]\n0 1\n": "",
+		"\xa8\x01\x00\x00\x10\x00\x00\x00\x00\x00\x0a\x00\x0c\x00\x06\x00": "an Arrow stream of a version " +
+			"before 0.15",
+		"\x00\x00\x00\x01\x02\x03": "not text: it holds zero bytes",
+		"ab\x00\x00\x00\x00":       "not text: it holds zero bytes",
+		"src,dst\n0,1\n":           "", "0 1\n": "", "graph,node\n0,1\n": "", "ORC,DST\na,b\n": "", "# graph [x]\n0 1\n": "",
 		"\xff\xfe0\x00 \x001\x00": "", "a,b\n[1,2],3\n": "", "[CLS] x\n": "", "digraph dst\n": "",
 	} {
 		got := NotLines([]byte(head))
-		expect.That(t, strings.HasPrefix(got, want) && (want == "") == (got == ""), "%q is %q; want %q", head, got, want)
+		expect.That(t, strings.HasPrefix(got, want) && (want == "") == (got == ""), "%q is %q; want %q", head, got,
+			want)
 	}
 }

@@ -12,8 +12,8 @@ import (
 type Reader struct {
 	Name  string // as --from names it
 	Title string // in a few words
-	// Options names the options of Request that it takes: "columns", "ids", "relations", "skips", "upto", "task", "header", "null"; or
-	// "tables", of convert.
+	// Options names the options of Request that it takes: "columns", "ids", "header", "null", "relations", "skips",
+	// "upto", "task"; or "tables", of convert.
 	Options []string
 	// Find returns where in the tree there are sources of its kind, by contents rather than names: files or folders.
 	// Errors of reading mean that there is none.

@@ -128,9 +128,10 @@ func (t *text) findMark(b []byte) int {
 var _ io.Reader = (*text)(nil)
 
 // usualNulls are what programs write for a missing value.
-var usualNulls = []string{`\N`, "NULL", "null", "Null", "NA", "N/A", "n/a", "#N/A", "<NA>", "None", "nil", "-", "?", "."}
+var usualNulls = []string{`\N`, "NULL", "null", "Null", "NA", "N/A", "n/a", "#N/A",
+	"<NA>", "None", "nil", "-", "?", "."}
 
-// IsNull reports whether programs write a missing value so. It is none unless a person says so.
+// IsNull reports whether programs write a missing value so. It is missing only where a person says so.
 func IsNull(cell string) bool { return slices.Contains(usualNulls, cell) }
 
 // NullSet returns the set of some cells.

@@ -168,10 +168,8 @@ func (x *graphOf) meanings(ctx context.Context, n *nodeType, used map[int]bool) 
 			left = append(left, fmt.Sprintf("%s (%s)", c.f.name, why))
 			continue
 		}
-		if c.kind != timestamp {
-			if err := x.tell(ctx, t, c.at); err != nil {
-				return nil, err
-			}
+		if err := x.tell(ctx, t, c.at); err != nil {
+			return nil, err
 		}
 		list = append(list, c)
 	}

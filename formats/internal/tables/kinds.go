@@ -12,7 +12,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/khop-gnn/khop/formats/internal/source"
-	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -253,11 +252,8 @@ func (x *graphOf) measure(ctx context.Context, t *table, before int64, list []*m
 		return nil
 	})
 	for _, c := range list {
-		if c.number(); c.far > 0 {
-			x.g.Tell(source.Guessed, c.f.name, c.far, "%s: %q: %s after the year 2200, if they are seconds; %s ms says "+
-				"that they are milliseconds", t.name, c.f.name, source.Counted(c.far, "time is", "times are"),
-				option.Named("TimesIn"))
-		}
+		c.number()
+		x.tellFar(t, c)
 	}
 	return err
 }

@@ -502,7 +502,8 @@ func (d *decoder) fill(v *vector, values int) error {
 			return nil
 		}
 	}
-	k, put := 0, d.put()
+	k, put, missing := 0, d.put(), make([]byte, d.field.dtype.Size())
+	d.field.dtype.Put(missing, math.NaN())
 	d.badRow = -1
 	at(func(i int, there bool) {
 		if there {
@@ -513,16 +514,7 @@ func (d *decoder) fill(v *vector, values int) error {
 			}
 			return
 		}
-		switch d.field.dtype {
-		case unified.Float16:
-			d.data = binary.LittleEndian.AppendUint16(d.data, halfNaN)
-		case unified.Float32:
-			d.data = binary.LittleEndian.AppendUint32(d.data, math.Float32bits(float32(math.NaN())))
-		case unified.Float64:
-			d.data = binary.LittleEndian.AppendUint64(d.data, math.Float64bits(math.NaN()))
-		default:
-			d.data = append(d.data, make([]byte, d.field.dtype.Size())...)
-		}
+		d.data = append(d.data, missing...)
 	})
 	v.data = d.data
 	if d.bad != nil {
@@ -530,9 +522,6 @@ func (d *decoder) fill(v *vector, values int) error {
 	}
 	return nil
 }
-
-// halfNaN is NaN of float16.
-const halfNaN = 0x7e00
 
 // julianEpoch is the day 1970-01-01 as INT96 counts them, and nanoDays the days that int64 holds in nanoseconds.
 const julianEpoch, nanoDays = 2440588, 106751

@@ -33,13 +33,6 @@ func TestRefusalsSayWhatIsWrongAndWhatIsAllowed(t *testing.T) {
 			"short or damaged, or written in a way that is not supported: write it again"},
 		{plain, "", "PARE1234", "e.csv: an encrypted Parquet file, which is not read: decrypt it first"},
 		{plain, "", "FEA11234", "e.csv: a file of Feather 1, which is not read: write it as version 2, or as Parquet"},
-		{plain, "", "SQLite format 3\x00", "e.csv: is an SQLite database; a table is Parquet, Arrow or CSV: export it as " +
-			"one"},
-		{plain, "", "graph [\n]\n", "e.csv: is a GML file"},
-		{plain, "", "{\"src\": 0}\n", "e.csv: is a JSON file"},
-		{plain, "", "\xff\xff\x00\x00\x00\x01", "e.csv: is not text: it holds zero bytes"},
-		{plain, "", "\xa8\x01\x00\x00\x10\x00\x00\x00" + strings.Repeat("\x00", 16), "e.csv: is an Arrow stream of a " +
-			"version before 0.15"},
 		{two, edge, "src,dst,w\n0,1,2\n", "e.csv: there are 3 columns, and 2 in the first file; the files of a table " +
 			"have the same columns"},
 		{two, edge, "src,to\n0,1\n", `e.csv: column 1 is "to", and "dst" in the first file`},

@@ -33,7 +33,8 @@ func readBeside(t *testing.T, text string, others map[string][]byte) (*source.Gr
 	for name, data := range others {
 		expect.OK(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
 	}
-	g, err := Reader.Read(context.Background(), mapping(t, dir, text), &source.Request{Budget: &source.Budget{Dir: dir}})
+	g, err := Reader.Read(context.Background(), mapping(t, dir, text),
+		&source.Request{Budget: &source.Budget{Dir: dir}})
 	if err == nil {
 		t.Cleanup(func() { expect.OK(t, g.Close()) })
 	}
@@ -45,23 +46,25 @@ func readBeside(t *testing.T, text string, others map[string][]byte) (*source.Gr
 func TestColumnsOfParquetAndArrowAreStoredAlike(t *testing.T) {
 	for _, name := range []string{"stored.parquet", "stored.arrow"} {
 		for _, kinds := range []string{"columns: [ints, hash, price, tax, half]", "kinds: {}"} {
-			text := fmt.Sprintf("nodes: {n: {file: %s, %s}}\nedges: {e: {file: %[1]s, columns: [half, tax]}}\n", name, kinds)
+			text := fmt.Sprintf("nodes: {n: {file: %s, %s}}\nedges: {e: {file: %[1]s, columns: [half, tax]}}\n", name,
+				kinds)
 			at := mapping(t, "testdata", text)
 			t.Cleanup(func() { _ = os.Remove(at.Path()) })
 			got, g := read(t, at)
 			said := source.Text(g.Notes)
-			want := []string{"ints int64[2]: [1,2,3,4,5,6]", `hash: ["01ab" "ff00" "0000"]`, "0>1:3e00:0.5 1>2:7e00:-2.25"}
+			want := []string{"ints int64[2]: [1,2,3,4,5,6]", `hash: ["01ab" "ff00" "0000"]`,
+				"0>1:3e00:0.5 1>2:7e00:-2.25"}
 			if kinds != "kinds: {}" {
-				want = append(want, "price float64[]: [1.25,NaN,1.2345678901234568e+16]", "tax float64[]: [0.5,-2.25,NaN]",
-					"half float16[]: [3e00 7e00 c000]")
+				want = append(want, "price float64[]: [1.25,NaN,1.2345678901234568e+16]", "tax float64[]: "+
+					"[0.5,-2.25,NaN]", "half float16[]: [3e00 7e00 c000]")
 			}
 			for _, w := range want {
 				expect.That(t, strings.Contains(got, w), "%s, %s: %s is not in\n%s", name, kinds, w, got)
 			}
 			for _, w := range []string{`"hash" holds bytes, which are stored as text of hexadecimal digits`,
 				`"price" holds decimals, of which 1 have more digits than float64 holds`} {
-				expect.That(t, strings.Contains(said, w) && !strings.Contains(said, "no value"), "%s, %s: %s is not in\n%s",
-					name, kinds, w, said)
+				expect.That(t, strings.Contains(said, w) && !strings.Contains(said, "no value"),
+					"%s, %s: %s is not in\n%s", name, kinds, w, said)
 			}
 			expect.That(t, !strings.Contains(said, `"tax" holds decimals`), "%s", said)
 		}
@@ -76,8 +79,8 @@ func TestMissingNumbersOfListsAreNamedByTheirRow(t *testing.T) {
 		if err == nil {
 			err = g.Nodes[0].Columns[0].Write(context.Background(), io.Discard)
 		}
-		expect.That(t, err != nil && strings.Contains(err.Error(), name+`: column "v": row 2: a number within a list is`),
-			"%s: %v", name, err)
+		expect.That(t, err != nil && strings.Contains(err.Error(), name+`: column "v": row 2: a number `+
+			`within a list is`), "%s: %v", name, err)
 	}
 }
 
@@ -96,10 +99,11 @@ func TestBigEndianArrowIsRefused(t *testing.T) {
 	f := expect.Must(os.Create(path))(t)
 	fw := expect.Must(ipc.NewFileWriter(f, ipc.WithSchema(columns)))(t)
 	expect.OK(t, fw.Write(record), fw.Close(), f.Close())
-	for name, data := range map[string][]byte{"e.arrows": stream.Bytes(), "e.arrow": expect.Must(os.ReadFile(path))(t)} {
+	whole := expect.Must(os.ReadFile(path))(t)
+	for name, data := range map[string][]byte{"e.arrows": stream.Bytes(), "e.arrow": whole} {
 		_, err := readBeside(t, "edges: {e: "+name+"}\n", map[string][]byte{name: data})
-		expect.That(t, err != nil && strings.Contains(err.Error(), name+": written in a way that is not read: its numbers "+
-			"are big-endian"), "%s: %v", name, err)
+		expect.That(t, err != nil && strings.Contains(err.Error(), name+": written in a way that is not read: "+
+			"its numbers are big-endian"), "%s: %v", name, err)
 	}
 }
 
@@ -111,8 +115,8 @@ func TestChecksumsOfPagesAreCompared(t *testing.T) {
 	for at := int64(4); at < int64(len(data))-8-footer; at += 31 {
 		spoilt := bytes.Clone(data)
 		spoilt[at] ^= 0x10
-		g, err := readBeside(t, "nodes: {n: {file: x.parquet, columns: [ints, hash, price]}}\nedges: {e: {file: x.parquet, "+
-			"columns: [half]}}\n", map[string][]byte{"x.parquet": spoilt})
+		g, err := readBeside(t, "nodes: {n: {file: x.parquet, columns: [ints, hash, price]}}\nedges: {e: {file: "+
+			"x.parquet, columns: [half]}}\n", map[string][]byte{"x.parquet": spoilt})
 		if err == nil {
 			err = g.Edges.Each(func(source.Batch) error { return nil })
 		}
@@ -171,5 +175,19 @@ func TestTypesThatAreNewerThanKhopAreLeftOut(t *testing.T) {
 		said := source.Text(got.Notes)
 		expect.That(t, got.Edges.Count == 2 && strings.Contains(said, "shape ("+c.name+")"), "%s: %d edges, %s", c.name,
 			got.Edges.Count, said)
+	}
+}
+
+// TestFilesThatAreNoTablesAreNamed has files of other kinds where a CSV is meant.
+func TestFilesThatAreNoTablesAreNamed(t *testing.T) {
+	for data, says := range map[string]string{
+		"SQLite format 3\x00":      "is an SQLite database; a table is Parquet, Arrow or CSV: export it as one",
+		"graph [\n]\n":             "is a GML file",
+		"{\"src\": 0}\n":           "is a JSON file",
+		"\xff\xff\x00\x00\x00\x01": "is not text: it holds zero bytes",
+		"\xa8\x01\x00\x00\x10\x00\x00\x00" + strings.Repeat("\x00", 16): "is an Arrow stream of a version before 0.15",
+	} {
+		_, err := readBeside(t, "edges: {e: x.csv}\n", map[string][]byte{"x.csv": []byte(data)})
+		expect.That(t, err != nil && strings.Contains(err.Error(), "x.csv: "+says), "%q: %v", data, err)
 	}
 }

@@ -19,7 +19,8 @@ func TestFilesThatAreNoLinesAreKnown(t *testing.T) {
 			"before 0.15",
 		"\x00\x00\x00\x01\x02\x03": "not text: it holds zero bytes",
 		"ab\x00\x00\x00\x00":       "not text: it holds zero bytes",
-		"src,dst\n0,1\n":           "", "0 1\n": "", "graph,node\n0,1\n": "", "ORC,DST\na,b\n": "", "# graph [x]\n0 1\n": "",
+		"src,dst\n0,1\n":           "", "0 1\n": "", "graph,node\n0,1\n": "", "ORC,DST\na,b\n": "",
+		"# graph [x]\n0 1\n":      "",
 		"\xff\xfe0\x00 \x001\x00": "", "a,b\n[1,2],3\n": "", "[CLS] x\n": "", "digraph dst\n": "",
 	} {
 		got := NotLines([]byte(head))

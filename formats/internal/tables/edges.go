@@ -349,10 +349,10 @@ func (x *graphOf) columns(ctx context.Context, e *edgeType) error {
 		return err
 	}
 	for _, i := range rest {
-		if !e.has(t.list[i].name) {
-			if err := x.add(ctx, e, t.list[i].name, []int{i}, used); err != nil {
-				return err
-			}
+		if name := t.list[i].name; e.has(name) {
+			x.g.Tell(source.LeftOut, name, 1, "%s: the column %q is not stored: another has its name", t.name, name)
+		} else if err := x.add(ctx, e, name, []int{i}, used); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -64,6 +64,7 @@ type meant struct {
 	codes     []int32       // their numbers: the most frequent first
 	low, high int64         // of times, in seconds
 	times     []int64       // for the median
+	rounded   int64         // how many whole numbers float32 does not hold
 	far       int64         // how many plain numbers are beyond source.Far seconds
 }
 
@@ -253,7 +254,7 @@ func (x *graphOf) measure(ctx context.Context, t *table, before int64, list []*m
 	})
 	for _, c := range list {
 		c.number()
-		x.tellFar(t, c)
+		x.tellValues(t, c)
 	}
 	return err
 }
@@ -270,6 +271,9 @@ func (c *meant) measure(b *batch, v *vector, row, stride int64, budget *source.B
 			if x != x || math.IsInf(x, 0) {
 				c.missing++
 				continue
+			}
+			if x == math.Trunc(x) && float64(float32(x)) != x {
+				c.rounded++
 			}
 			if c.moments.add(x); (row+int64(i))%stride == 0 {
 				c.values = append(c.values, x)

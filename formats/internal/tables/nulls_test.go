@@ -70,3 +70,21 @@ func TestMissingWholeNumbersOfTextAreNaN(t *testing.T) {
 	}
 	expect.That(t, err != nil, "no error")
 }
+
+// TestColumnsThatCannotKeepTheirNameOrValuesAreNamed has a name twice among edges, names that kinds take, and whole
+// numbers that float32 does not hold.
+func TestColumnsThatCannotKeepTheirNameOrValuesAreNamed(t *testing.T) {
+	files := map[string]string{"e.csv": "src,dst,when,time\n0,1,5,6\n1,2,7,8\n",
+		"m.yaml": "edges: {e: {file: e.csv, time: when}}\n"}
+	_, g := readNulls(t, files)
+	said := source.Text(g.Notes)
+	expect.That(t, strings.Contains(said, `e.csv: the column "time" is not stored: another has its name`), "%s", said)
+	files = map[string]string{"n.csv": "n,boss,numerical,big\n1,2,some words,16777217\n2,1,other words,16777216\n",
+		"m.yaml": "nodes: {n: {file: n.csv, id: n, kinds: {numerical: text, big: numerical}, keys: {boss: n}}}\n"}
+	_, g = readNulls(t, files)
+	said = source.Text(g.Notes)
+	for _, want := range []string{`n.csv: the column "numerical" is stored as "numerical_"`,
+		`"big": 1 whole number that float32 does not hold, and rounds`} {
+		expect.That(t, strings.Contains(said, want), "%s is not in\n%s", want, said)
+	}
+}

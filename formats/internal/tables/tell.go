@@ -44,8 +44,12 @@ func (x *graphOf) tell(ctx context.Context, t *table, column int) error {
 
 func clip(cell string) string { return cell[:min(len(cell), 40)] }
 
-// tellFar notes plain numbers that are hardly seconds.
-func (x *graphOf) tellFar(t *table, c *meant) {
+// tellValues notes plain numbers that are hardly seconds, and whole ones that are rounded.
+func (x *graphOf) tellValues(t *table, c *meant) {
+	if c.rounded > 0 {
+		x.g.Tell(source.Altered, c.f.name, c.rounded, "%s: %q: %s float32 does not hold, and rounds", t.name, c.f.name,
+			source.Counted(c.rounded, "whole number that", "whole numbers that"))
+	}
 	if c.far > 0 {
 		x.g.Tell(source.Guessed, c.f.name, c.far, "%s: %q: %s after the year 2200, if they are seconds; %s ms says "+
 			"that they are milliseconds", t.name, c.f.name, source.Counted(c.far, "time is", "times are"),

@@ -103,7 +103,7 @@ type Options struct {
 	IDs     string   `choices:"auto,numbers,names" default:"auto" help:"Ids of an edge list:"`
 	Header  string   `choices:"auto,yes,no" default:"auto" help:"Whether an edge list's first line names its fields:"`
 	// Null are cells of CSV tables and of columns of edge lists. An empty cell of a table is missing, too.
-	Null []string `value:"CELL" help:"Cells of text that stand for missing values, such as NULL."`
+	Null []string `name:"null" value:"CELL" help:"..."`
 	// Encoding is that of the source's texts.
 	Encoding string `choices:"latin-1,windows-1252,utf-16" empty:"utf-8" default:"utf-8" help:"..."`
 	// FeatureDType is what rows of floating-point numbers a node are stored as: float16, bfloat16, int8 or int4, or

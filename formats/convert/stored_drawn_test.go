@@ -158,8 +158,8 @@ func moreOfGraphBolt(t *testing.T, r *rand.Rand, _ int64) *odd {
 		o.path = graphBolt(t, columns...)
 		name := filepath.Join(o.path, "metadata.yaml")
 		text := expect.Must(os.ReadFile(name))(t)
-		expect.OK(t, os.WriteFile(name, append(text, "- domain: graph\n  name: all\n  format: numpy\n  path: 0.npy\n"...),
-			0o600))
+		text = append(text, "- domain: graph\n  name: all\n  format: numpy\n  path: 0.npy\n"...)
+		expect.OK(t, os.WriteFile(name, text, 0o600))
 		o.has("a feature of the graph", source.LeftOut, "all", 1, `"all" of the domain "graph" is not stored`)
 		return o
 	}
@@ -170,7 +170,8 @@ func moreOfGraphBolt(t *testing.T, r *rand.Rand, _ int64) *odd {
 // moreOfTables draws tables of CSV with a mapping.
 func moreOfTables(t *testing.T, r *rand.Rand, n int64) *odd {
 	o, head, nodes, at := &odd{}, "id,age", "", r.Int64N(n)
-	mapping, edges, kind := "nodes: {n: {file: n.csv, columns: [age]}}\nedges: {e: {file: e.csv}}\n", "src,dst,w\n", r.IntN(6)
+	mapping, edges, kind := "nodes: {n: {file: n.csv, columns: [age]}}\nedges: {e: {file: e.csv}}\n", "src,dst,w\n",
+		r.IntN(6)
 	cell, value := null(r), func(i int64) string { return fmt.Sprint(i * 3) }
 	switch kind {
 	case 0:
@@ -184,11 +185,12 @@ func moreOfTables(t *testing.T, r *rand.Rand, n int64) *odd {
 		value = func(i int64) string { return fmt.Sprint(i, ",w") }
 		o.has("a column of words", source.LeftOut, "n.csv", 1, "word (text)")
 	case 3:
-		edges, mapping = "src,dst,time\n", strings.Replace(mapping, "file: e.csv", "file: e.csv, time: dst", 1)
+		edges = "src,dst,time\n"
+		mapping = strings.Replace(mapping, "file: e.csv", "file: e.csv, time: dst", 1)
 		o.has("a column of a taken name", source.LeftOut, "time", 1, "another has its name")
 	case 4:
 		value = func(i int64) string { return map[bool]string{true: cell, false: fmt.Sprint(i)}[i == at] }
-		o.opt.Null = []string{cell} // which is said
+		o.opt.Null = []string{cell} // so it is no fault
 	}
 	for i := range n {
 		nodes += fmt.Sprintf("%d,%s\n", i, value(i))
@@ -277,7 +279,8 @@ func moreOfDatabases(t *testing.T, r *rand.Rand, n int64) *odd {
 // and nothing else. KHOP_DRAWS says how many sources are drawn.
 func TestOneThingMoreIsRefusedByStrict(t *testing.T) {
 	r := rand.New(rand.NewPCG(expect.Seed(t), 2))
-	kinds := []moreOf{moreOfText, moreOfNames, moreOfArrays, moreOfGraphBolt, moreOfTables, moreOfArrow, moreOfDatabases}
+	kinds := []moreOf{moreOfText, moreOfNames, moreOfArrays, moreOfGraphBolt, moreOfTables, moreOfArrow,
+		moreOfDatabases}
 	draws, met, plain := 84, map[string]int{}, 0
 	if s := os.Getenv("KHOP_DRAWS"); s != "" {
 		draws = expect.Must(strconv.Atoi(s))(t)

@@ -161,3 +161,17 @@ func TestAValueHasOneNameAsACategory(t *testing.T) {
 		expect.OK(t, ds.Close())
 	}
 }
+
+// TestMissingCellsOfNewRowsAreMissing adds rows of a CSV in which a cell stands for a missing value.
+func TestMissingCellsOfNewRowsAreMissing(t *testing.T) {
+	data := shop(t, Options{})
+	rows := rowsOf(t, `users: user,age,plan/cid,NULL,NULL`)
+	_, err := Add(context.Background(), data, rows)
+	expect.That(t, err != nil && strings.Contains(err.Error(), "is text, which cannot be numerical"), "%v", err)
+	rows.Null = []string{"NULL"}
+	expect.Must(Add(context.Background(), data, rows))(t)
+	ds := expect.Must(formats.Open(data))(t)
+	list := expect.Must(ds.Strings(ds.Graph().Schema().NodeType("users"), "plan"))(t)
+	expect.That(t, list.Len() == 2, "%d categories", list.Len())
+	expect.OK(t, ds.Close())
+}

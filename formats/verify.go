@@ -10,6 +10,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
 )
 
 // chunks are the checksums of a file's elements: all that reads elements to compare them goes by these.
@@ -97,6 +98,17 @@ func (d *Dataset) Verify(b []byte) error {
 	f := d.verified[i]
 	lo := int64(p - addressOf(f.body))
 	return f.verify(lo, min(lo+int64(len(b)), int64(len(f.body))))
+}
+
+// VerifyTopology compares the arrays of the graph's edges with their checksums, as Verify does. Who writes what it
+// makes of the edges calls it first: else damage would get a checksum of its own.
+func (d *Dataset) VerifyTopology() error {
+	for _, t := range []unified.Tensor{unified.FromSlice(d.graph.Indptr()), d.graph.Indices(), d.graph.Types()} {
+		if err := d.Verify(t.Bytes()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Each verifies elements of the dataset, some megabytes at a time, and calls yield for each part in order.

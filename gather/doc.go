@@ -10,7 +10,7 @@
 // cost a page walk each.
 //
 // A DeviceStore is a Store on a CUDA device. It puts gathers on a stream, and reads the column over the bus or in
-// device memory. Cache keeps rows in device memory; InDegree, PageRank and Hottest choose them. docs/gather-device.md
+// device memory. Cache keeps rows in device memory; InDegree, PageRank and Hottest choose them. docs/memory.md
 // explains how.
 //
 // # Caveats

@@ -53,8 +53,8 @@ func (r Remainder) String() string { return enum.Name(remainders, r) }
 type SeedTimes uint8
 
 const (
-	// ReadTimes refuses seeds with times where the sampler does not look at them: rows later than a seed would be in its
-	// batch.
+	// ReadTimes refuses seeds with times for a sampler that does not look at them: rows later than a seed would be in
+	// its batch.
 	ReadTimes SeedTimes = iota
 	// IgnoreTimes lets such a sampler load rows of any time. Batches still have the times of their seeds.
 	IgnoreTimes
@@ -158,8 +158,9 @@ type Options struct {
 	DropLast bool `help:"Leave out a last batch with fewer seeds."`
 	// Shuffle takes the seeds in another random order each epoch instead of the order given.
 	Shuffle bool `help:"Take the seeds in a new random order each epoch."`
-	// Times says what becomes of the times of seeds where the sampler does not look at them. Default ReadTimes: an error.
-	Times SeedTimes `default:"read" help:"If the sampler ignores times that seeds have: read is an error, ignore is not."`
+	// Times says what becomes of the times of seeds for a sampler that does not look at them. Default ReadTimes: an
+	// error.
+	Times SeedTimes `default:"read" help:"..."`
 	// TimeOrder takes the seeds in the order of their times, those of one time in the order given.
 	TimeOrder bool `help:"Take the seeds in the order of their times."`
 	// SameTime is the width of a time window: no batch has seeds of two windows. One of them begins at time 0. 1 means

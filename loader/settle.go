@@ -189,18 +189,35 @@ func (o *Options) findSeeds(src Source, s *recipe.Spec) error {
 		o.log().Info("no train split: all nodes are seeds")
 	}
 	o.Seeds = what
+	o.warnOfLinks(s, int64(seeds.Len()))
 	if err := o.checkTimes(s, said.Times); err != nil {
 		return err
 	}
 	return o.checkLinks(s)
 }
 
+// warnOfLinks says that batches follow edges that are links to predict, where the dataset has the column of those that
+// the split may follow and the sampler does not read it.
+func (o *Options) warnOfLinks(s *recipe.Spec, links int64) {
+	mask := o.Seeds.split + "_graph" // as khop split names it
+	if o.Seeds.index > 0 {
+		mask += fmt.Sprintf("_%d", o.Seeds.index)
+	}
+	n, _ := unwrapped(o.Sampler).(sampling.Neighbor)
+	_, there := s.Graph.EdgeColumn(mask)
+	if !there || s.Seeds.ByEdge == nil || o.Seeds.kind != ofSplit || n.Mask == mask {
+		return
+	}
+	s.Log.Warn("batches follow edges that are links to predict: the sampler's mask leaves them out", "split",
+		o.Seeds.split, "links", links, "mask", mask)
+}
+
 // errUnread is that of times which the sampler does not look at.
 func (o *Options) errUnread() error {
 	name, _, _ := strings.Cut(o.Sampler.Fingerprint(), " ")
 	return option.Errorf(ErrOptions, o, "Times", " is read, but the sampler %q does not look at the times of seeds: "+
-		"batches would have rows that are later than their seeds; take the sampler \"temporal\", or \"ignore\" the times",
-		name)
+		"batches would have rows that are later than their seeds; take the sampler \"temporal\", or \"ignore\" the "+
+		"times", name)
 }
 
 // checkTimes refuses times that the sampler does not read, and an order of times for seeds that have none, or that are

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/expect/graphs"
@@ -148,5 +149,28 @@ func TestWhatIsReadAheadFitsHalfOfMemory(t *testing.T) {
 		open(t, g, opt)
 		expect.That(t, total == want, "with room for %d, of %d bytes: %d were read ahead, want %d", room, need, total,
 			want)
+	}
+}
+
+// linkSource is a graph with a split of links.
+type linkSource struct {
+	loader.Source
+	links graph.Seeds
+}
+
+func (s linkSource) Split(string, int) (graph.Seeds, error) { return s.links, nil }
+
+// TestTheLogSaysThatLinksToPredictAreFollowed where the dataset has the column that leaves them out, and the sampler
+// does not read it.
+func TestTheLogSaysThatLinksToPredictAreFollowed(t *testing.T) {
+	g := graphs.New(t, graph.Data{Nodes: []graph.NodeData{{Count: 9}}, Edges: []graph.EdgeData{{Src: []int64{1, 2, 3},
+		Dst: []int64{4, 5, 6}, Columns: map[string]unified.Tensor{"val_graph": unified.FromSlice([]uint8{1, 0, 1})}}}})
+	src := linkSource{g, graph.EdgePairs([]int32{2}, []int32{5})}
+	for mask, want := range map[string]int{"": 1, "val_graph": 0} {
+		log, of := &lines{}, neighbor
+		of.Mask = mask
+		open(t, src, loader.Options{Sampler: of, Seeds: loader.Split("val"), Hooks: loader.Hooks{Logger: log.logger()}})
+		got := log.all("loader ready", "batches have no")
+		expect.That(t, len(got) == want && (want == 0 || strings.Contains(got[0], "links=1 mask=val_graph")), "%q", got)
 	}
 }

@@ -17,8 +17,7 @@ cp -r LICENSE cmd/khop/NOTICES.txt integrations/python/{pyproject.toml,setup.py,
 git ls-files -z integrations/python/src | (cd "$work" && mkdir package && cd - >/dev/null && xargs -0 cp -P --parents -t "$work/package")
 mv "$work/package/integrations/python/src" "$to/src"
 sed -i "s/^__version__ = .*/__version__ = \"$version\"/" "$to/src/khop/__init__.py"
-mkdir "$to/src/khop/docs"
-cp docs/*.md "$to/src/khop/docs"
+tools/pages-inside.sh "$to/src/khop/docs"
 # What builds the program: no tests, no other modules, no pages.
 git ls-files -z -- go.mod go.sum '*.go' '*.s' '*.h' '*.ptx.zip' '*.txt' '*.html' '*.json' |
     grep -zvE '(_test\.go$|/testdata/|^(bench|docs|examples|tests|tools|integrations/(python|gomlx))/)' |

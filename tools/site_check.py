@@ -1,7 +1,8 @@
 """Looks at the site in Chromium, from files, without a network: python site_check.py [PAGE..] (make docs-site-check)
 
 At 400 and at 1,400 pixels no page (default: all) is wider than the window, and axe-core, where KHOP_AXE names its
-axe.min.js, finds nothing: no text of too little contrast, no link without words. Search finds a page by a word of it.
+axe.min.js, finds nothing: no text of too little contrast, no link without words. For what people search the first
+result is a page that answers.
 """
 import html
 import json
@@ -13,6 +14,13 @@ import subprocess
 import sys
 import tempfile
 
+SEARCHES = {  # words -> pages that answer
+    "minisign": ["stability.html"],
+    "NeighborLoader": ["start/pyg.html", "migrating.html", "results/cpu.html", "python.html"],
+    "out of memory": ["troubleshooting.html", "loader.html", "memory.html", "machines.html"],
+    "resume": ["loader.html", "python.html", "machines.html", "index.html"],
+    "S3": ["machines.html"],
+}
 SITE = pathlib.Path(__file__).resolve().parent.parent / "dist" / "site"
 LOOK = """<script>%s</script><script>setTimeout(() => { const d = document, r = d.documentElement
 const wide = [...d.querySelectorAll("body *")].filter(e => e.getBoundingClientRect().right > innerWidth + 1 &&
@@ -56,11 +64,15 @@ def main():
                 print(page, "at", inner, "pixels:", "fine" if fine else (scroll, wide, found), flush=True)
         finally:
             copy.unlink(), frame.unlink()
-    results = dom((SITE / "index.html").as_uri() + "?q=minisign")
-    found = re.findall(r'href="[^"]*(stability\.html)[^"]*" class="md-search-result__link', results) or re.findall(
-        r'md-search-result__link[^>]*href="[^"]*(stability\.html)', results)
-    print("search for minisign, from a file:", found[:1] or "found nothing")
-    sys.exit(bool(bad or not found))
+    for words, wanted in SEARCHES.items():
+        results = dom((SITE / "index.html").as_uri() + "?q=" + words.replace(" ", "%20"))
+        found = re.findall(r'<a href="([^"#?]*)[^"]*" class="md-search-result__link', results)
+        found = [address.split("/site/")[-1] for address in found]
+        fine = bool(found) and found[0] in wanted
+        bad += not fine
+        found = found[0] if fine else f"{found[:3]} in place of {wanted}"
+        print(f"search for {words!r}, from a file:", found, flush=True)
+    sys.exit(bool(bad))
 
 
 main()

@@ -36,8 +36,7 @@ for target in ${WHEELS:-linux/$(go env GOARCH)}; do
     rm -rf "$work"/python/src/*.egg-info "$work"/python/src/khop/{bin,lib}
     find "$work/python" -name __pycache__ -prune -exec rm -rf {} +
     [ -z "${KHOP_RELEASE:-}" ] || sed -i "s/^__version__ = .*/__version__ = \"$KHOP_RELEASE\"/" "$work/python/src/khop/__init__.py"
-    mkdir "$work/python/src/khop/docs"
-    cp docs/*.md "$work/python/src/khop/docs"
+    tools/pages-inside.sh "$work/python/src/khop/docs"
     package=$work/python/src/khop
     mkdir "$package/bin"
     program=

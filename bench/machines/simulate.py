@@ -3,7 +3,8 @@
 
     simulate.py [--svg FILE]
 
-Prints the tables of docs/machines.md, "On paper". Rates are those of one machine, measured where the source is named;
+Prints the tables of docs/results/machines.md, "On paper". Rates are those of one machine, measured where the source is
+named;
 assumptions are named so. Nothing here was run on more than one machine.
 """
 import argparse

@@ -23,7 +23,7 @@ var headings = map[string]map[string]string{
 // loads are the commands that load batches.
 var loads = []string{"bench", "plan", "sample", "serve"}
 
-// heading returns the heading of an option in the help of a command; "" for no heading.
+// heading returns the heading of an option in the help of a command; "" means no heading.
 func heading(door string, o *option.Option) string {
 	if slices.Contains(loads, door) {
 		return loadHeading(o)

@@ -23,7 +23,7 @@ func TestAFileOfEdgesIsLoadedInItsOrder(t *testing.T) {
 	file := linkFile(t, "# source target label time\nwrites 5 7 1 10\n\npaper:cites:paper 3 4 2 20 # a comment\n"+
 		"writes 1 1 1 30\n")
 	o := object(t, "sample", typed, "--fanouts", "2", "--batch-size", "2", "--json", "--seeds", file, "--negatives",
-		"uniform", "--corrupt", "either")
+		"uniform", "--corrupt", "either", "--times", "ignore")
 	var seeds []float64
 	for _, b := range o["batches"].([]any) {
 		seeds = append(seeds, b.(map[string]any)["seeds"].(float64))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -322,4 +323,18 @@ func TestARunSaysWhyAGPUDoesNothing(t *testing.T) {
 			t.Errorf("%s: status %d, %q, want %s", c.args, code, text, c.want)
 		}
 	}
+}
+
+// TestARankSamplesFromAnyBatchOfTheEpoch: --first is a number of the epoch, whatever share of it a rank has.
+func TestARankSamplesFromAnyBatchOfTheEpoch(t *testing.T) {
+	data := small(t)
+	o := object(t, "sample", data, "--fanouts", "2", "--batch-size", "10", "--seeds", "all", "--json")
+	all := o["batches"].([]any)
+	expect.Ensure(t, len(all) >= 8, "%d batches", len(all))
+	first := len(all) - 4
+	o = object(t, "sample", data, "--fanouts", "2", "--batch-size", "10", "--seeds", "all", "--json", "--rank", "1",
+		"--world-size", "4", "--first", strconv.Itoa(first))
+	got := o["batches"].([]any)
+	expect.Ensure(t, len(got) == 1, "%d batches", len(got))
+	expect.Same(t, got[0].(map[string]any)["batch"], any(float64(first+1)), "batch")
 }

@@ -53,6 +53,9 @@ func (c *partitionCmd) Run(env *environment) (err error) {
 	q, took, err := watched(env, func(bar *progress) (q graph.PartitionQuality, err error) {
 		var p *graph.Partition
 		err = pinned.Guard(func() (err error) {
+			if err := ds.VerifyTopology(); err != nil {
+				return err
+			}
 			c.opt.Progress = bar.of("partition")
 			p, q, err = graph.StreamPartition(env.ctx, ds.Graph(), c.opt)
 			return err

@@ -14,7 +14,7 @@ import (
 // TestCellsOfReferencesAreShort has words that a reader takes in at a glance in each cell of a table: code is one word,
 // and a list of code is for looking up.
 func TestCellsOfReferencesAreShort(t *testing.T) {
-	for _, page := range []string{"cli", "convert", "json"} {
+	for _, page := range []string{"cli", "convert", "json", "migrating", "python"} {
 		seen := 0
 		for line, cells := range tables(string(expect.Must(os.ReadFile("../../docs/" + page + ".md"))(t))) {
 			for _, cell := range cells {

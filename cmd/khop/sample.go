@@ -56,7 +56,7 @@ func (c *sampleCmd) Run(env *environment) (err error) {
 		return err
 	}
 	defer closing(&err, ld.close)
-	if n := ld.NumBatches(); c.First > 0 && c.First >= n {
+	if n := ld.AllBatches(); c.First > 0 && c.First >= n { // over all ranks, as batches are numbered
 		return wrongOption("first", " %d: an epoch has %d batches, the last of them number %d", c.First, n, int64(n)-1)
 	}
 	count := c.Batches

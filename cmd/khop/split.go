@@ -58,7 +58,7 @@ func (c *splitCmd) noteReverses(env *environment, res *convert.SplitResult) {
 		env.note("note: edges %q reverse the links, and go with them", r)
 	}
 	for _, b := range res.Back {
-		env.note("note: %d of %d edges %q reverse a link, and every split follows them: --reverse %s keeps both together",
+		env.note("note: %d of %d edges %q reverse a link, and are followed: --reverse %s keeps both together",
 			b.Edges, b.Of, b.Type, b.Type)
 	}
 	if res.Both && !c.opt.Undirected {

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"context"
+	"io"
 	"slices"
 
 	"github.com/khop-gnn/khop/formats/internal/array"
@@ -51,7 +52,9 @@ func (a *extension) columnOf(t int, col graph.Column) source.Column {
 	switch {
 	case x == nil:
 		rows, _ := a.ds.Graph().NodeColumn(t, col.Name)
-		return source.Bytes(col, rows.Bytes())
+		return source.Column{Column: col, Write: func(_ context.Context, w io.Writer) error {
+			return a.ds.Each(rows.Bytes(), func(part []byte) error { _, err := w.Write(part); return err })
+		}}
 	case x.stream != nil || x.labels != nil:
 		return source.Column{Column: col, Write: x.stream}
 	}

@@ -101,7 +101,7 @@ type Options struct {
 	// Columns name the fields of an edge list, see edgelist.Options.
 	Columns []string `value:"NAME" help:"Fields of an edge list, in order: src,dst,time:int64; - skips one."`
 	IDs     string   `choices:"auto,numbers,names" default:"auto" help:"Ids of an edge list:"`
-	Header  string   `choices:"auto,yes,no" default:"auto" help:"Whether an edge list's first line names its fields:"`
+	Header  string   `choices:"auto,yes,no" default:"auto" help:"First line of an edge list is names:"`
 	// Null are cells of CSV tables and of columns of edge lists. An empty cell of a table is missing, too.
 	Null []string `name:"null" value:"CELL" help:"..."`
 	// Encoding is that of the source's texts.

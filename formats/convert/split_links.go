@@ -55,6 +55,9 @@ const (
 func (d *dealer) links(index int) (_ dealt, err error) {
 	x := &dealtLinks{dealer: d, index: index, stage: d.stage, typeOf: func(int64) int64 { return 0 }}
 	g := d.ds.Graph()
+	if err := d.ds.VerifyTopology(); err != nil {
+		return nil, err
+	}
 	if x.source, err = unified.Integers(g.Indices()); err != nil {
 		return nil, err
 	}

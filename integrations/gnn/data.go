@@ -6,6 +6,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/narrow"
+	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sparse"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -20,6 +21,35 @@ type data struct {
 }
 
 type split struct{ rows, labels []int64 }
+
+// verify compares what training reads, which is all of it, with the checksums that the source has.
+func verify(source loader.Source) error {
+	by, ok := source.(loader.Verifier)
+	if !ok {
+		return nil
+	}
+	g := source.Graph()
+	all := []unified.Tensor{unified.FromSlice(g.Indptr()), g.Indices(), g.Types()}
+	for _, role := range []graph.Role{graph.Feature, graph.Label} {
+		if column, ok := g.NodeRole(0, role); ok {
+			all = append(all, column)
+		}
+	}
+	if column, ok := g.NodeColumn(0, graph.ScaleOf(graph.Feature.String())); ok {
+		all = append(all, column)
+	}
+	for _, s := range g.Splits() {
+		for _, set := range s.Seeds.Sets {
+			all = append(all, set.IDs)
+		}
+	}
+	for _, t := range all {
+		if err := by.Verify(t.Bytes()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // read reads a graph. What it keeps of its own, and what its matrix will, counts as memory.
 func read(g *graph.Graph, opt Options, memory *budget) (*data, error) {
@@ -136,6 +166,9 @@ func (d *data) split(g *graph.Graph, i int, name string, labels []int64) error {
 	}
 	if len(seeds.Edges) > 0 {
 		return fmt.Errorf("%w: split %s has edges, not nodes", ErrOptions, name)
+	}
+	if err := seeds.Check(g.Schema()); err != nil {
+		return fmt.Errorf("split %s: %w", name, err)
 	}
 	s := &d.splits[i]
 	for k := range seeds.Len() {

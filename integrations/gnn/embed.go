@@ -139,6 +139,9 @@ func Embed(ctx context.Context, dir string, opt EmbedOptions) (*EmbedResult, err
 		return nil, err
 	}
 	defer abort()
+	if err := e.verify(ctx); err != nil {
+		return nil, err
+	}
 	report, err := embed.Run(ctx, e.p, run)
 	if err != nil {
 		return nil, err
@@ -151,6 +154,38 @@ func Embed(ctx context.Context, dir string, opt EmbedOptions) (*EmbedResult, err
 		_ = os.RemoveAll(e.folder) // the column is there, and the next run uses the folder for its own
 	}
 	return result, nil
+}
+
+// verify compares edges, features and their scales with their checksums: rows of what is damaged would be written as
+// those of the dataset, with checksums of their own.
+func (e *embedding) verify(ctx context.Context) error {
+	if err := e.ds.VerifyTopology(); err != nil {
+		return err
+	}
+	var read []unified.Tensor
+	g := e.ds.Graph()
+	for t := range g.Schema().Nodes {
+		for _, name := range []string{graph.Feature.String(), graph.ScaleOf(graph.Feature.String())} {
+			if column, ok := g.NodeColumn(t, name); ok {
+				read = append(read, column)
+			}
+		}
+	}
+	done, total := int64(0), int64(0)
+	for _, x := range read {
+		total += int64(len(x.Bytes()))
+	}
+	for _, x := range read {
+		if err := e.ds.Each(x.Bytes(), func(part []byte) error {
+			if done += int64(len(part)); e.opt.Progress != nil {
+				e.opt.Progress("verify", done, total)
+			}
+			return ctx.Err()
+		}); err != nil {
+			return cmp.Or(context.Cause(ctx), err)
+		}
+	}
+	return nil
 }
 
 // begin takes what the rows go to. finish writes them there; abort, which comes after it in any case, lets go.

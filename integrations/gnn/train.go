@@ -74,6 +74,9 @@ func prepare(ctx context.Context, source loader.Source, opt Options) (*trainer, 
 		return nil, err
 	}
 	memory := &budget{limit: opt.MaxMemory}
+	if err := verify(source); err != nil {
+		return nil, err
+	}
 	d, err := read(source.Graph(), opt, memory)
 	if err != nil {
 		return nil, err

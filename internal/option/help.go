@@ -11,6 +11,7 @@ var long = map[string]string{
 	"node-time":   "Node column of times: no node is reached before its time; also the time of seeds.",
 	"time-rules": "Edges that each hop follows: not-after the seed's time, before it, or any; the last rule " +
 		"repeats.",
+	"times":     "Times of seeds that the sampler does not look at: read refuses them, ignore loads rows of any time.",
 	"window":    "Greatest age of an edge, by hop; 0: any; the last value repeats.",
 	"half-life": "Age at which the weight of an edge halves; 0: never.",
 	"steps":     "Batches per epoch; 0: enough to draw the graph's number of nodes.",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -212,4 +213,27 @@ func TestValuesOfWhichEachIsSaidAloneStayWhole(t *testing.T) {
 	expect.Same(t, a.Pairs, []pair{"a,b", "c"})
 	err := option.Apply(&a, of, option.Said{"pairs": []string{""}})
 	expect.That(t, err != nil && err.Error() == "Pairs: a pair is missing", "%v", err)
+}
+
+// counted counts how often it is asked for its text.
+type counted struct{ times int }
+
+func (c *counted) Error() string { c.times++; return "the first" }
+
+// TestATextOfManyIsMadeOnce: who refuses one thing after the other wraps each error in the next, and a door spells all
+// of them in time that grows with their number alone.
+func TestATextOfManyIsMadeOnce(t *testing.T) {
+	first := &counted{}
+	var err error = option.Textf("%w; by %s", first, option.Named("MaxMemory"))
+	const many = 40
+	for i := range many {
+		err = option.Textf("%w; %w", err, option.Textf("thing %d: leave out %s", i, option.Named("Strict")))
+		if i%2 == 0 {
+			err = fmt.Errorf("again: %w", err)
+		}
+	}
+	text := option.Spell(err, option.Flag)
+	expect.That(t, strings.Contains(text, "thing 39: leave out --strict") && strings.Contains(text, "by --max-memory"),
+		"%s", text)
+	expect.That(t, first.times <= 4*many, "the first was asked %d times", first.times)
 }

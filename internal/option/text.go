@@ -4,19 +4,25 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 )
 
 // Text is an error, or a part of one, that names options without being about one: what to do, for example.
 type Text struct {
 	format string
 	args   []any
+	once   sync.Once // an error among many that wrap each other is asked again by each: its text is made once
+	inGo   string
 }
 
 // Textf returns a text. Arguments may be a Name, or an error for %w.
-func Textf(format string, args ...any) *Text { return &Text{format, args} }
+func Textf(format string, args ...any) *Text { return &Text{format: format, args: args} }
 
 // Error returns the text with the names in Go.
-func (t *Text) Error() string { return t.In(inGo) }
+func (t *Text) Error() string {
+	t.once.Do(func() { t.inGo = said(t.format, t.args, nil) })
+	return t.inGo
+}
 
 // In returns the text with a door's names of options.
 func (t *Text) In(spell func(Name) string) string { return said(t.format, t.args, spell) }
@@ -34,15 +40,23 @@ type beside struct {
 
 func (b *beside) Unwrap() []error { return []error{b.error, b.text} }
 
+// speller is an error whose text names options.
+type speller interface {
+	In(spell func(Name) string) string
+}
+
 // Spell returns what an error says, with a door's names of options wherever in it they stand.
-func Spell(err error, spell func(Name) string) string { return respell(err.Error(), err, spell) }
+func Spell(err error, spell func(Name) string) string {
+	if e, ok := err.(speller); ok {
+		return e.In(spell)
+	}
+	return respell(err.Error(), err, spell)
+}
 
 // respell puts a door's names into what an error, or one that it wraps, says in a text.
 func respell(text string, err error, spell func(Name) string) string {
 	switch e := err.(type) {
-	case interface {
-		In(func(Name) string) string
-	}:
+	case speller:
 		return strings.Replace(text, err.Error(), e.In(spell), 1)
 	case interface{ Unwrap() error }:
 		return respell(text, e.Unwrap(), spell)
@@ -62,15 +76,19 @@ func inGo(n Name) string {
 	return n.Field
 }
 
-// said fills in a text, in which arguments may be names of options.
+// said fills in a text, in which arguments may be names of options. A nil spell is that of Go.
 func said(format string, args []any, spell func(Name) string) string {
 	filled := make([]any, len(args))
 	for i, a := range args {
 		switch a := a.(type) {
 		case Name:
-			filled[i] = spell(a)
+			if filled[i] = inGo(a); spell != nil {
+				filled[i] = spell(a)
+			}
 		case error:
-			filled[i] = errors.New(Spell(a, spell))
+			if filled[i] = a; spell != nil {
+				filled[i] = errors.New(Spell(a, spell))
+			}
 		default:
 			filled[i] = a
 		}

@@ -42,7 +42,7 @@ func (p *Plot) below() axis {
 	return a
 }
 
-// axis is the axis of the curves on one side, with so many marks at most; without any where there are none. It ends at
+// axis is the axis of the curves on one side, with at most this number of marks. It ends at
 // marks, and begins at 0 where that is not far.
 func (p *Plot) axis(name string, left bool, most int) axis {
 	var list []Curve
@@ -112,7 +112,7 @@ func span(curves []Curve, of func(Curve) []float64) (low, high float64, whole bo
 	return low, high, whole
 }
 
-// stepOf is a multiple of 1, 2 or 5 times a power of ten, of which at most so many are in a range.
+// stepOf is a multiple of 1, 2 or 5 times a power of ten, of which a range has at most most.
 func stepOf(low, high float64, most int, whole bool) float64 {
 	step := math.Pow(10, math.Floor(math.Log10((high-low)/float64(most))))
 	times := []float64{1, 2, 5, 10}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -67,10 +68,27 @@ var transport = sync.OnceValue(func() *http.Transport {
 
 // New returns a client that takes settings and credentials from the environment.
 func New() *Client {
-	c := &Client{HTTP: &http.Client{Transport: transport()}, Attempts: attempts, Pause: FirstPause, Stall: Stall,
+	c := &Client{HTTP: &http.Client{Transport: transport(), CheckRedirect: follow}, Attempts: attempts,
+		Pause: FirstPause, Stall: Stall,
 		flight: make(chan struct{}, InFlight), s3: newS3(), hub: newHub()}
 	c.buffers.New = func() any { b := make([]byte, RangeBytes); return &b }
 	return c
+}
+
+// follow lets a redirect go on without what tells who asks, once it has led to another host: Go drops some headers of
+// its own accord, and knows none of S3's. A host that was left gets nothing back.
+func follow(r *http.Request, via []*http.Request) error {
+	if len(via) >= 10 {
+		return errors.New("stopped after 10 redirects")
+	}
+	for _, before := range via {
+		if before.URL.Host != r.URL.Host || before.URL.Scheme != r.URL.Scheme {
+			maps.DeleteFunc(r.Header, func(name string, _ []string) bool {
+				return name == "Authorization" || name == "Cookie" || strings.HasPrefix(name, "X-Amz-")
+			})
+		}
+	}
+	return nil
 }
 
 // request is what is asked of a store.

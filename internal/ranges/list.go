@@ -54,8 +54,31 @@ func (c *Client) Find(ctx context.Context, at Location) (list []Found, folder bo
 	return list, true, err
 }
 
-func tooMany(at Location) error {
-	return fmt.Errorf("%s: it holds more than %d objects: name a smaller folder", at, mostFound)
+// turns are the pages of a listing. A store may lie: each page has to lead on.
+type turns struct {
+	seen  map[string]bool
+	empty int // pages without an object, in a row
+}
+
+// emptyPages is how many pages without an object may follow each other: filters of some stores make them.
+const emptyPages = 100
+
+// next checks that a page leads to one that was not there yet, and that there are not too many objects.
+func (t *turns) next(at Location, token string, page, all int) error {
+	if t.empty++; page > 0 {
+		t.empty = 0
+	}
+	switch {
+	case all > mostFound:
+		return fmt.Errorf("%s: it holds more than %d objects: name a smaller folder", at, mostFound)
+	case token == "" || t.seen[token] || t.empty > emptyPages:
+		return fmt.Errorf("%w: %s: its list of objects does not end: page %d leads to none that is new", ErrStore, at,
+			len(t.seen)+1)
+	case t.seen == nil:
+		t.seen = map[string]bool{}
+	}
+	t.seen[token] = true
+	return nil
 }
 
 // listBucket lists what lies below a prefix of a bucket.
@@ -64,7 +87,7 @@ func (c *Client) listBucket(ctx context.Context, at Location) (list []Found, err
 	if bucket.Path = ""; prefix != "" {
 		prefix += "/"
 	}
-	query := url.Values{"list-type": {"2"}, "prefix": {prefix}}
+	query, pages := url.Values{"list-type": {"2"}, "prefix": {prefix}}, turns{}
 	for {
 		var page struct {
 			IsTruncated           bool
@@ -87,8 +110,8 @@ func (c *Client) listBucket(ctx context.Context, at Location) (list []Found, err
 		if !page.IsTruncated {
 			return list, nil
 		}
-		if len(list) > mostFound || page.NextContinuationToken == "" {
-			return nil, tooMany(at)
+		if err := pages.next(at, page.NextContinuationToken, len(page.Contents), len(list)); err != nil {
+			return nil, err
 		}
 		query.Set("continuation-token", page.NextContinuationToken)
 	}
@@ -99,7 +122,7 @@ func (c *Client) listHub(ctx context.Context, at Location) (list []Found, err er
 	repository, revision, _ := strings.Cut(at.Host, "@")
 	api := at
 	api.Host, api.Path = path.Join("api", repository, "tree", cmp.Or(revision, "main"), at.Path), ""
-	query := url.Values{"recursive": {"true"}}
+	query, pages := url.Values{"recursive": {"true"}}, turns{}
 	for {
 		var page []struct {
 			Type, Path, Oid string
@@ -121,8 +144,8 @@ func (c *Client) listHub(ctx context.Context, at Location) (list []Found, err er
 		if next == "" {
 			return list, nil
 		}
-		if len(list) > mostFound {
-			return nil, tooMany(at)
+		if err := pages.next(at, next, len(page), len(list)); err != nil {
+			return nil, err
 		}
 		query.Set("cursor", next)
 	}

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -244,4 +245,52 @@ func TestFoldersAreListed(t *testing.T) {
 		_, _, err = client().Find(context.Background(), parse(t, address+"/z"))
 		expect.That(t, errors.Is(err, fs.ErrNotExist), "%s: %v", address, err)
 	}
+}
+
+// TestListsThatDoNotEndAreRefused: one whose pages lead nowhere, and one that stops in the middle.
+func TestListsThatDoNotEndAreRefused(t *testing.T) {
+	for fault, want := range map[rangestest.Fault]error{rangestest.Loops: ranges.ErrStore,
+		rangestest.Halts: ranges.ErrStalled} {
+		s := rangestest.New(t)
+		s.Fail(func(_ int, r *http.Request) rangestest.Fault {
+			if r.URL.Query().Has("list-type") || strings.HasPrefix(r.URL.Path, "/api/") {
+				return fault
+			}
+			return rangestest.None
+		})
+		for _, address := range []string{"s3://bucket/x", "hf://datasets/owner/name/x"} {
+			_, _, err := client().Find(t.Context(), parse(t, address))
+			expect.Is(t, err, want, "%s, fault %d", address, fault)
+		}
+		requests, _ := s.Requests()
+		expect.That(t, len(requests) < 60, "%d requests", len(requests))
+	}
+}
+
+// TestARedirectGetsNoCredentials of any kind, on another host.
+func TestARedirectGetsNoCredentials(t *testing.T) {
+	var got []string
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for name, values := range r.Header {
+			if strings.Contains(fmt.Sprint(values), rangestest.Secret) || strings.HasPrefix(name, "X-Amz") ||
+				name == "Authorization" {
+				got = append(got, name)
+			}
+		}
+		http.NotFound(w, r)
+	}))
+	defer other.Close()
+	first := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, other.URL+r.URL.Path, http.StatusTemporaryRedirect)
+	}))
+	defer first.Close()
+	rangestest.New(t)
+	t.Setenv("AWS_SESSION_TOKEN", rangestest.Secret)
+	t.Setenv("AWS_ENDPOINT_URL", first.URL)
+	t.Setenv("HF_ENDPOINT", first.URL)
+	for _, address := range []string{"s3://bucket/x", "hf://datasets/owner/name/x"} {
+		_, _, err := client().Find(t.Context(), parse(t, address))
+		expect.That(t, err != nil, "%s", address)
+	}
+	expect.That(t, len(got) == 0, "the other host got %q", got)
 }

@@ -206,14 +206,18 @@ func (c *Client) ask(ctx context.Context, q request) (header http.Header, answer
 			return err
 		}
 		defer leave()
+		ctx, end := context.WithCancelCause(ctx)
+		defer end(nil)
 		resp, err := c.send(ctx, q)
 		if err != nil {
 			return err
 		}
 		defer resp.Body.Close()
 		header = resp.Header
-		if answer, err = io.ReadAll(io.LimitReader(resp.Body, mostAnswer)); err != nil {
-			return &transient{err: err}
+		w := newWatched(resp.Body, c.Stall, end)
+		defer w.timer.Stop()
+		if answer, err = io.ReadAll(io.LimitReader(w, mostAnswer)); err != nil {
+			return w.explain(ctx, err, int64(len(answer)), max(resp.ContentLength, 0))
 		}
 		return nil
 	}, func() int { return 0 })

@@ -169,7 +169,7 @@ func scaled(v float64, units ...string) string {
 	return digits(v) + " " + units[i]
 }
 
-// none is a bound that is none, in bytes.
+// none stands for "no bound", in bytes.
 const none = 1 << 62
 
 func size(v float64) string {
@@ -208,7 +208,7 @@ func (f figure) Differs() bool {
 		slices.ContainsFunc(f.Cells, func(c cell) bool { return c.Raw != f.Cells[0].Raw })
 }
 
-// figures returns the figures of runs, by groups; of those that are said twice one is hidden.
+// figures returns the figures of runs, by groups; one of those that are printed twice is hidden.
 func figures(runs []*Run) (list []figure) {
 	seen := map[string]bool{}
 	for _, r := range runs {

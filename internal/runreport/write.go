@@ -36,7 +36,7 @@ type group struct {
 	Figures []figure
 }
 
-// shownRun is a run as the page has it.
+// shownRun is a run on the page.
 type shownRun struct {
 	*Run
 	Verdict string

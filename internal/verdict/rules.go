@@ -12,8 +12,8 @@ import (
 // Rules are in the order in which they are asked: what causes others comes first.
 var Rules = []Rule{
 	{Name: "slow loop", Limit: "consumer",
-		When: fmt.Sprintf("the loop waited less than %s of the time, and workers waited for free slots %s of theirs "+
-			"or more", percent(waiting), percent(atRest)),
+		When: fmt.Sprintf("the loop waited less than %s of the time, and workers waited for slots %s of theirs or "+
+			"more", percent(waiting), percent(atRest)),
 		Then: "nothing in the loader: the loop's own steps",
 		met:  func(f *Facts) bool { return f.idle() >= atRest },
 		said: func(f *Facts) string {
@@ -24,8 +24,8 @@ var Rules = []Rule{
 		},
 		change: func(*Facts, *Verdict) {}},
 	{Name: "busy machine", Limit: "processors", waits: true,
-		When: fmt.Sprintf("others took %s of the processors or more, and all together %s; workers waited for rows "+
-			"less than %s of their time", percent(foreign), percent(crowded), percent(fetching)),
+		When: fmt.Sprintf("others took %s of the processors or more, all together %s; workers waited less than %s "+
+			"for rows", percent(foreign), percent(crowded), percent(fetching)),
 		Then: "end or move what else runs",
 		met: func(f *Facts) bool {
 			cores := float64(f.Cores)
@@ -36,8 +36,8 @@ var Rules = []Rule{
 		},
 		change: func(_ *Facts, v *Verdict) { v.Advice = "to end or move what else runs here" }},
 	{Name: "page cache lost", Limit: "memory", waits: true,
-		When: fmt.Sprintf("dataset in mapped files, and pages that were read from the disk took %s of the workers' "+
-			"time or more, at 0.1 ms each", percent(faulting)),
+		When: fmt.Sprintf("mapped dataset; pages read from the disk took %s of the workers' time or more, at 0.1 ms "+
+			"each", percent(faulting)),
 		Then: "`residence` disk, or more memory",
 		met:  func(f *Facts) bool { return f.Mapped && f.faulted() >= faulting },
 		said: func(f *Facts) string {
@@ -64,8 +64,8 @@ var Rules = []Rule{
 			v.Gain = f.within(f.work() / float64(f.Workers))
 		}},
 	{Name: "remote rows", Limit: "network", waits: true,
-		When: fmt.Sprintf("rows come from elsewhere, by a tier of the caller's own or of a dataset that is not all "+
-			"here, and workers waited for them %s of their time or more", percent(fetching)),
+		When: fmt.Sprintf("workers waited %s of their time or more for rows from a store or a tier of yours",
+			percent(fetching)),
 		Then: "`workers`, twice as many: they mostly wait",
 		met:  func(f *Facts) bool { return f.Remote && f.of(f.Disk) >= fetching },
 		said: func(f *Facts) string { return sayRows(f, "rows from elsewhere") },
@@ -75,7 +75,7 @@ var Rules = []Rule{
 		}},
 	{Name: "slow disk", Limit: "disk requests", waits: true,
 		When: fmt.Sprintf("workers waited for the disk %s of their time or more", percent(fetching)),
-		Then: "`cache-bytes`, twice as many; `khop plan` tells what each size gains",
+		Then: "`cache-bytes`, twice as many; `khop plan` says what each size gains",
 		met:  func(f *Facts) bool { return f.of(f.Disk) >= fetching },
 		said: func(f *Facts) string {
 			text := sayRows(f, "the disk")
@@ -90,14 +90,14 @@ var Rules = []Rule{
 			if f.CacheBytes > 0 {
 				v.Option = "Disk.CacheBytes"
 				v.Value = strings.ReplaceAll(humanize.IBytes(uint64(2*f.CacheBytes)), " ", "")
-				v.Advice = "what khop plan tells of other sizes"
+				v.Advice = "a size from khop plan"
 			}
 			v.Gain = f.within((f.Sample + f.Gather).Seconds() / float64(f.Workers))
 		}},
 	{Name: "bus", Limit: "bus", waits: true,
-		When: fmt.Sprintf("batches are made on a device, whose gathering took %s of the time or more",
+		When: fmt.Sprintf("a device makes the batches, and gathered rows for %s of the time or more",
 			percent(mostly)),
-		Then: "`device-memory`, or `hot-rows` presample: more rows of the cache",
+		Then: "`device-memory`, or `hot-rows` presample: more rows in its cache",
 		met:  func(f *Facts) bool { return f.Device && f.Gather.Seconds() >= mostly*f.Seconds },
 		said: func(f *Facts) string {
 			return fmt.Sprintf("The device gathered rows for %s of the time; its cache had %s of them, and the rest "+
@@ -109,7 +109,7 @@ var Rules = []Rule{
 		}},
 	{Name: "few workers", Limit: "workers", waits: true,
 		When: "fewer workers than processors, of which one or more had nothing to do",
-		Then: "`workers`, as many as processors were free besides",
+		Then: "`workers`, plus one for each free processor",
 		met:  func(f *Facts) bool { return !f.Device && f.free() >= 1 },
 		said: func(f *Facts) string {
 			return fmt.Sprintf("%s busy, and %s of %d had nothing to do.", english.Plural(f.Workers, "worker was",

@@ -129,23 +129,41 @@ def of_loader(khop):
     return [o for o in options if o["samplers"]], [o for o in options if not o["samplers"]]
 
 
-def table(rows):
-    """A table of Markdown, with space around it."""
-    lines = ["| " + " | ".join(cells) + " |" for cells in rows]
-    return "\n".join(["", lines[0], "|---" * len(rows[0]) + "|", *lines[1:], ""])
-
-
 def code(text):
     return f"`{text}`"
 
 
-def of_keywords(options):
-    """A table of options of khop.Loader."""
-    rows = [["option", "type", "default", "of", ""]]
-    for o in options:
-        value = "" if default(o) is None else code(literal(default(o)))
-        rows.append([code(o["key"]), code(type_of(o)), value, ", ".join(o["samplers"]) or o["with"], said(o)])
-    return table(rows)
+USUAL = {"split", "batch_size", "drop_last", "shuffle", "seed", "instance", "remainder", "node_columns", "seed_columns",
+         "edge_columns", "edge_pos", "workers", "prefetch", "hold", "residence", "max_memory", "device"}
+"""Options that the guide of Python explains."""
+ROWS = {"Seeds and batches:": "[order of time](#in-the-order-of-time)",
+        "Rows:": "[narrow rows](loader.md#narrow-features), [prepared blocks](loader.md#prepared-blocks)",
+        "Seeds that are edges:": "[links](cli.md#seeds-that-are-edges)",
+        "Memory and disk:": "[memory and disk](cli.md#memory-and-disk)", "Device:": "[devices](cli.md#device)",
+        "": "[a trace](cli.md#khop-trace)"}
+"""Groups of serve's flags, as the guide names them; help(khop.Loader) and the manual explain their other options."""
+
+
+def of_keywords(khop):
+    """The tables of khop.Loader's options: those that most programs give, with their meanings, and the names of the
+    others, by samplers and by groups."""
+    of_samplers, others = of_loader(khop)
+    serve = next(c for c in khop["commands"] if c["name"] == "serve")
+    group = {f["name"].replace("-", "_"): f["group"] for f in serve["flags"]}
+    usual = [["option", "meaning"]]
+    for o in sorted(others, key=lambda o: list(group).index(o["key"])):
+        if o["key"] in USUAL:
+            value = "" if default(o) is None or default(o) is False else f"={literal(default(o))}"
+            usual.append([code(o["key"] + value), said(o)])
+    names, takers = {o["key"] for o in of_samplers}, {}
+    for s in khop["samplers"]:
+        own = [o.replace("-", "_") for o in s["options"]]
+        takers.setdefault(", ".join(code(o) for o in own if o in names) or "none", []).append(code(s["name"]))
+    more = [["for", "options"], *([", ".join(own), options] for options, own in takers.items())]
+    for title, shown in ROWS.items():
+        more.append([shown, ", ".join(code(o["key"]) for o in others if o["key"] not in USUAL | {"sampler"} and
+                                      group[o["key"]] == title)])
+    return "\n" + bare(usual) + "\n" + bare(more)
 
 
 def of_names(khop):
@@ -155,7 +173,8 @@ def of_names(khop):
         for option, field in zip(s["options"], s["fields"]):
             if re.sub(r"(?<=[a-z])(?=[A-Z])", "-", field.rpartition(".")[2]).lower() != option:
                 fields.setdefault(option, {})[code(f"{s['struct']}.{field}")] = True
-    return table([["in Go", "in Python"], *([", ".join(of), code(o.replace("-", "_"))] for o, of in fields.items())])
+    rows = [["in Go", "in Python"], *([", ".join(of), code(o.replace("-", "_"))] for o, of in fields.items())]
+    return "\n" + bare(rows)
 
 
 def of_launchers(khop):
@@ -174,7 +193,7 @@ def of_environment(khop):
     for of in khop["launchers"]:
         here = "none but this" if of["alone"] else names(of, "local_rank", "local_size", "here")
         rows.append([of["name"], names(of, "rank"), names(of, "size"), here])
-    return table(rows)
+    return "\n" + bare(rows)
 
 
 def put(path, text, name, made):
@@ -196,7 +215,7 @@ def record(flag):
 
 
 def common(commands):
-    """The flags that commands share: those of three others than for loading, with the commands, and those of loading,
+    """The flags that commands share: those of two others than for loading, with the commands, and those of loading,
     with their headings."""
     shared, loading = {}, {}
     for c in commands:
@@ -205,7 +224,7 @@ def common(commands):
                 loading.setdefault(record(f), []).append(f["group"])
             else:
                 shared.setdefault(record(f), []).append(c["name"])
-    shared = {flag: names for flag, names in shared.items() if len(names) >= 3}
+    shared = {flag: names for flag, names in shared.items() if len(names) >= 2}
     return shared, {flag: groups[0] for flag, groups in loading.items() if len(groups) >= 3 and not (
         flag in shared and groups[0] == "Memory and disk:")}
 
@@ -270,7 +289,7 @@ def files(khop):
     """What each file shall be, by its path."""
     made = {
         "integrations/python/src/khop/_options.py": {"options": of_package(khop)},
-        "docs/python.md": dict(zip(("options of samplers", "other options"), map(of_keywords, of_loader(khop)))),
+        "docs/python.md": {"options": of_keywords(khop)},
         "docs/sampling.md": {"names": of_names(khop)},
         "integrations/python/src/khop/place.py": {"launchers": of_launchers(khop)},
         "docs/machines.md": {"launchers": of_environment(khop)},

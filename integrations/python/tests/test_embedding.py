@@ -98,7 +98,7 @@ def test_errors_say_what_is_wrong_and_what_is_finished_is_kept(data, tmp_path):
     assert not os.path.exists(out)
     embedding.embed(layer(lambda own, sums: sums[:, :3]), data, out=out, name="a")
     assert np.isfinite(np.load(out)).all()
-    with pytest.raises(OptionError, match="is no layer"):
+    with pytest.raises(OptionError, match="is not a layer"):
         embedding.embed([torch.nn.ReLU()], data, out=out)
 
 
@@ -122,7 +122,7 @@ def test_convolutions_of_pyg_are_known(data, tmp_path):
         np.testing.assert_allclose(np.load(files[0]), h.numpy(), rtol=1e-3, atol=1e-3)
         assert files[0].read_bytes() == files[1].read_bytes()
     for wrong in (nn.GATv2Conv(16, 4), nn.GCNConv(16, 4, improved=True), nn.GATConv(16, 4, negative_slope=0.1)):
-        with pytest.raises(OptionError, match="is not known"):
+        with pytest.raises(OptionError, match="is not supported"):
             embedding.embed([wrong], data, out=str(tmp_path / "wrong.npy"))
 
 

@@ -374,7 +374,7 @@ def test_shared_memory_ends_with_its_graph(truth, tmp_path):
     assert second.edge_type_to_id == truth.graph.edge_type_to_id
     assert torch.equal(second.edge_attributes["weight"], truth.weight)
     del first
-    with pytest.raises(FileNotFoundError, match="let go of it"):
+    with pytest.raises(FileNotFoundError, match="has released it"):
         gb.load_from_shared_memory(name)
     assert len(second.indices) == len(truth.source)  # stays for who has it
     code = ("import os, signal, torch, khop.graphbolt as gb\n"

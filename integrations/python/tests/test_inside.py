@@ -439,7 +439,7 @@ def test_what_cannot_be_pickled_says_why_and_what_to_do(load, dataset):
             copy.deepcopy(loader)
     taken = iter(load())
     for copied in (copy.copy, copy.deepcopy, pickle.dumps):
-        with pytest.raises(TypeError, match="an iterator of a khop loader is not copied: copy the loader"):
+        with pytest.raises(TypeError, match="an iterator of a khop loader cannot be copied: copy the loader"):
             copied(taken)
 
 

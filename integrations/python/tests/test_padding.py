@@ -104,7 +104,7 @@ def test_the_most_that_a_sampler_reaches_is_one_shape_for_all_batches():
     assert len({tuple(shapes(random_batch(s).pad(sizes)).items()) for s in range(5)}) == 1
     unbounded = most(NEW, {**about, "sampler": "neighbor fanouts=-1,-1 replace=false frontier=all"})
     assert unbounded.nodes[2] == (501, 301) and unbounded.edges[0] == (4000, 900)
-    with pytest.raises(ValueError, match="no bounds that are known"):
+    with pytest.raises(ValueError, match="no bounds that khop knows"):
         most(NEW, {"sampler": "other"})
 
 

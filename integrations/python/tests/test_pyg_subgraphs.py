@@ -179,7 +179,7 @@ def test_what_khop_does_not_have_names_what_there_is(data, dataset):
         (lambda: NeighborLoader(dataset("sbm"), [2], input_nodes="train", sampler=range(3)), "only the server lists"),
         (lambda: ShaDowKHopSampler(data, 2, 3, batch_sampler=[]), "ShaDowKHopSampler has no 'batch_sampler'"),
         (lambda: ShaDowKHopSampler(dataset("typed"), 2, 3), "several types"),
-        (lambda: ClusterData(dataset("sbm"), 10, log=False)[0], "are not indexed"),
+        (lambda: ClusterData(dataset("sbm"), 10, log=False)[0], "have no index"),
         (lambda: NeighborSampler(data, [2], sample_direction="up"), "must be 'forward' or 'backward'"),
         (lambda: NeighborLoader(dataset("sbm"), [2], weight_attr="w"), "has no column 'w'; it has: none"),
     ]:

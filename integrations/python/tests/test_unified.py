@@ -140,7 +140,7 @@ def test_a_column_of_a_dataset(dataset):
 
 
 @pytest.mark.parametrize("source, said", [
-    (3, "not int"), (np.zeros((4, 4))[:, ::2], "ascontiguousarray"), (np.zeros(3, ">f4"), "byte order"),
+    (3, "not int"), (np.zeros((4, 4))[:, ::2], "ascontiguousarray"), (np.zeros(3, ">f4"), "big-endian"),
     (np.array(["a"]), "array of"), (torch.zeros(4, 4).t()[1:], r"\.contiguous\(\)"), (torch.tensor(1.0), "no rows"),
     (torch.zeros(3, 3).to_sparse(), "sparse"), (torch.zeros(3, 0), "no rows"),
 ], ids=lambda v: "" if isinstance(v, str) else type(v).__name__)

@@ -40,6 +40,8 @@ const (
 	Ignores       // the range that was asked for: the whole object
 	Wrong         // a bit is another one
 	Lost          // the object is written, and no answer comes
+	Loops         // a list that says that more follows, and has nothing, for ever
+	Halts         // an answer that begins with a byte, and stays
 )
 
 // Store is a store of objects.
@@ -170,6 +172,15 @@ func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusServiceUnavailable, "SlowDown")
 	case fault == Refuses:
 		refuse(w, http.StatusForbidden, "AccessDenied")
+	case fault == Loops && strings.HasPrefix(r.URL.Path, "/api/"):
+		w.Header().Set("Link", `<`+s.URL+`/x?cursor=same>; rel="next"`)
+		_, _ = io.WriteString(w, "[]")
+	case fault == Loops:
+		_, _ = io.WriteString(w, "<ListBucketResult><IsTruncated>true</IsTruncated>"+
+			"<NextContinuationToken>same</NextContinuationToken></ListBucketResult>")
+	case fault == Halts:
+		halted := &writer{ResponseWriter: w, s: s, fault: Stalls, left: 1, end: r.Context().Done()}
+		_, _ = io.WriteString(halted, "<ListBucketResult>")
 	case strings.Contains(r.URL.Path, "/resolve/"):
 		s.hub(w, r, fault)
 	case strings.HasPrefix(r.URL.Path, "/api/"):

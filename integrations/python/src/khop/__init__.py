@@ -6,13 +6,13 @@
     for batch in loader:
         batch.x, batch.edge_index, batch.y
 
-See docs/python.md.
+docs/python.md is the guide (khop docs python).
 """
 
 import sys
 
 if sys.platform != "linux":
-    raise ImportError("khop's feed is for Linux: it hands over memory in ways that other systems do not have")
+    raise ImportError("khop needs Linux: it shares memory in ways that other systems lack")
 
 from .batch import Batch, Padded
 from .contents import Info

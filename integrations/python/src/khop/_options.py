@@ -214,7 +214,8 @@ class LoaderOptions(SamplerOptions, total=False):
     time_order: Optional[bool]
     """Take the seeds in the order of their times. Default: False."""
     times: Optional[str]
-    """If the sampler ignores times that seeds have: read is an error, ignore is not. Default: "read"."""
+    """Times of seeds that the sampler does not look at: read refuses them, ignore loads rows of any time. Default:
+    "read"."""
     trace: Optional[str]
     """Write a Chrome trace of workers and loop, for Perfetto."""
     triplets: Optional[bool]
@@ -255,7 +256,7 @@ class ConvertOptions(TypedDict, total=False):
     force: Optional[bool]
     """Replace a dataset that is there. Default: False."""
     header: Optional[str]
-    """Whether an edge list's first line names its fields: auto, yes, no. Default: "auto"."""
+    """First line of an edge list is names: auto, yes, no. Default: "auto"."""
     ids: Optional[str]
     """Ids of an edge list: auto, numbers, names. Default: "auto"."""
     keep: Optional[Sequence[str]]
@@ -566,7 +567,7 @@ OPTIONS: dict[str, Option] = {
     "time_order": Option(False, "Take the seeds in the order of their times."),
     "times": Option(
         "read",
-        "If the sampler ignores times that seeds have: read is an error, ignore is not.",
+        "Times of seeds that the sampler does not look at: read refuses them, ignore loads rows of any time.",
         choices=("read", "ignore"),
     ),
     "trace": Option(None, "Write a Chrome trace of workers and loop, for Perfetto."),

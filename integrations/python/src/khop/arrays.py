@@ -1,4 +1,4 @@
-"""Where the arrays of a batch lie: in a slot of the ring (ring.SlotArrays), in memory of their own, or on a device."""
+"""The arrays of a batch: in a slot of the ring (ring.SlotArrays), in memory of their own, or on a device."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .frameworks import Array, Framework, NumpyArray
 
 
 class Arrays(Protocol):
-    """The named arrays of a batch, where they lie (names: docs/digest.md)."""
+    """The named arrays of a batch (names: docs/digest.md)."""
 
     def names(self) -> tuple[str, ...]: ...
 
@@ -17,13 +17,13 @@ class Arrays(Protocol):
     def shape(self, name: str) -> tuple[int, ...]: ...
 
     def numpy(self, name: str) -> tuple[NumpyArray, str]:
-        """The elements, and the dtype's name: those that NumPy lacks come as uint16."""
+        """Returns the elements, and the name of the dtype. Dtypes that NumPy lacks come as uint16."""
 
     def release(self) -> None: ...
 
 
 class OwnArrays:
-    """Arrays in memory of their own."""
+    """Arrays in memory of their own, in no slot."""
 
     def __init__(self, arrays: Mapping[str, NumpyArray], dtypes: Mapping[str, str]) -> None:
         self._arrays, self._dtypes = dict(arrays), dict(dtypes)
@@ -45,7 +45,7 @@ class OwnArrays:
 
 
 class Converted:
-    """Arrays of a framework, seen as NumPy's: of a batch that was moved to a device."""
+    """Arrays of a framework as NumPy arrays, for a batch that was moved to a device."""
 
     def __init__(self, dtypes: Mapping[str, str], values: Mapping[str, Array], framework: Framework) -> None:
         self._dtypes, self._values, self._framework = dtypes, values, framework

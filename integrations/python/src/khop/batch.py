@@ -1,4 +1,4 @@
-"""A mini-batch: what was sampled, and the columns that came with it."""
+"""A mini-batch: the sample, and its columns."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .views import Block, EdgeView, NodeView, Typed
 
 
 class Batch(Typed):
-    """One mini-batch. Arrays are over the feed's memory, without a copy, unless their comment says otherwise.
+    """One mini-batch. Its arrays are views of the loader's memory, without a copy, unless their comment says otherwise.
 
-    They are yours to write. As long as any of them is alive, nothing changes under it: the memory goes back to the
-    server when the last one is gone, or at release(). Arrays are made when they are first asked for.
+    You may write to them. As long as one of them is alive, nothing else changes the memory: it goes back to the server
+    when the last array is gone, or at release(). Arrays are made at the first access.
 
     A batch of a graph with one node type and one edge type has the fields of both: ``batch.x``, ``batch.edge_index``.
-    On typed graphs they are those of ``batch["paper"]`` and ``batch["paper", "cites", "paper"]``.
+    On typed graphs they belong to ``batch["paper"]`` and ``batch["paper", "cites", "paper"]``.
     """
 
     __slots__ = ()
@@ -63,12 +63,12 @@ class Batch(Typed):
 
     @property
     def edge_label_index(self) -> Array:
-        """Ends of the seeds, then of their negatives, as positions in n_id [2, edges]: a copy, made once."""
+        """Ends of the seed edges, then of their negatives, as positions in n_id [2, edges]. A copy, made once."""
         return self._links().edge_label_index
 
     @property
     def edge_label(self) -> Array:
-        """Labels of the seeds and negatives; 0 for negatives, 1 for seeds without a label."""
+        """Labels of seed edges and negatives: 0 for negatives, 1 for seeds without a label."""
         return self._links().edge_label
 
     @property
@@ -77,17 +77,18 @@ class Batch(Typed):
 
     @property
     def edge_label_group(self) -> Array:
-        """The seed that each seed and negative is or was made of: its place among the batch's seeds."""
+        """The seed that each edge belongs to, as its place among the batch's seeds: a seed's own, and for a negative
+        the seed that it was drawn for."""
         return self._links().edge_label_group
 
     @property
     def src_index(self) -> Array:
-        """Sources of the seeds, as positions in n_id."""
+        """Sources of the seed edges, as positions in n_id."""
         return self._links().src_index
 
     @property
     def dst_pos_index(self) -> Array:
-        """Targets of the seeds."""
+        """Targets of the seed edges, as positions in n_id."""
         return self._links().dst_pos_index
 
     @property
@@ -121,17 +122,17 @@ class Batch(Typed):
 
     @property
     def input_id(self) -> Array:
-        """Positions of the seeds in the list of seeds, as they were asked for."""
+        """Positions of the seeds in the list of seeds, repeats included."""
         return self._node().input_id if self._linked() is None else self._links().input_id
 
     @property
     def label(self) -> Array:
-        """Labels of a task's rows, one for each seed as it was asked for."""
+        """Labels of a task's rows, one for each seed, repeats included."""
         return self._seeded().label
 
     @property
     def seed_time(self) -> Array:
-        """Times of a task's rows, one for each seed as it was asked for."""
+        """Times of a task's rows, one for each seed, repeats included."""
         return self._seeded().seed_time
 
     def _seeded(self) -> NodeView:
@@ -143,7 +144,8 @@ class Batch(Typed):
 
     @property
     def batch_size(self) -> int:
-        """The number of distinct seeds, which are the first nodes. On typed graphs those of the type that has seeds."""
+        """The number of distinct seeds, which are the first nodes. On typed graphs it counts the node type that has the
+        seeds."""
         if len(self.schema.node_types) == 1:
             return self._counts[0][0]
         seeded = [n for n in self._counts[0] if n]
@@ -153,12 +155,12 @@ class Batch(Typed):
 
     @property
     def num_sampled_nodes(self) -> list[int]:
-        """Nodes that each hop added; first the seeds."""
+        """How many nodes each hop added; the first number counts the seeds."""
         return self._node().num_sampled_nodes
 
     @property
     def edge_index(self) -> Array:
-        """Sources and destinations as positions in n_id [2, edges]: a copy, made once. See EdgeView.edge_index."""
+        """Sources and destinations as positions in n_id [2, edges]. A copy, made once; see EdgeView.edge_index."""
         return self._edge().edge_index
 
     @property
@@ -179,19 +181,19 @@ class Batch(Typed):
 
     @property
     def num_sampled_edges(self) -> list[int]:
-        """Edges that each hop drew."""
+        """How many edges each hop added."""
         return self._edge().num_sampled_edges
 
     @property
     def blocks(self) -> list[Block]:
-        """A block a layer, the furthest from the seeds first."""
+        """One block per layer, the furthest from the seeds first."""
         return self._edge().blocks
 
     # --- devices ---
 
     def to(self, device: Any, non_blocking: bool = False) -> Batch:
-        """The batch with all arrays on a device. With non_blocking from pinned memory this batch's memory stays
-        untouched until the copies are done."""
+        """Returns the batch with all arrays on a device. With non_blocking, from pinned memory, the slot of this batch
+        stays taken until the copies are done."""
         with shown("khop.copy"):
             return self._to(device, non_blocking)
 
@@ -208,8 +210,8 @@ class Batch(Typed):
         return self._with(values)
 
     def pin_memory(self, device: Any = None) -> Batch:
-        """The batch with its arrays in pinned memory: itself where the ring is pinned or there is no GPU, else a
-        copy."""
+        """Returns the batch with its arrays in pinned memory: the batch itself if the ring is pinned or there is no
+        GPU, else a copy."""
         torch = getattr(self._framework, "torch", None)
         if torch is None or not torch.cuda.is_available() or isinstance(self._source, DeviceArrays):
             return self
@@ -218,8 +220,8 @@ class Batch(Typed):
         return self._with({name: self.array(name).pin_memory() for name in self.names()})
 
     def record_stream(self, stream: Any) -> None:
-        """Tells torch's allocator that a CUDA stream uses the arrays; arrays on the host are left alone. The memory of
-        a batch that came on a device is kept until that stream has done what is on it when the last array goes."""
+        """Tells torch's allocator that a CUDA stream uses the arrays. Arrays on the host are ignored. The memory of a
+        batch that was made on a device stays until the stream has finished the work queued when the last array goes."""
         if isinstance(self._source, DeviceArrays):
             self._source.record_stream(stream)
         for value in self._values.values():
@@ -237,7 +239,7 @@ class Batch(Typed):
     # --- the end ---
 
     def release(self) -> None:
-        """Gives the memory back now, for those who keep no array. Arrays that are still in use change their
+        """Gives the memory back now. Call it if you keep no array: arrays that are still in use change their
         contents."""
         if self._source is not None:
             self._values.clear()
@@ -245,7 +247,7 @@ class Batch(Typed):
             source.release()
 
     def copy(self) -> Batch:
-        """The batch in memory of its own, as pickling makes it."""
+        """Returns the batch in memory of its own, as pickling does."""
         rebuild, arguments = self.__reduce__()
         out: Batch = rebuild(*arguments)
         return out
@@ -259,26 +261,30 @@ class Batch(Typed):
     # --- other forms ---
 
     def digest(self) -> str:
-        """The full digest, as ``khop sample --digest`` prints it last (docs/digest.md). Needs xxhash."""
+        """Returns the full digest, the last one that ``khop sample --digest`` prints (docs/digest.md). It needs
+        xxhash."""
         return self.digests()[1]
 
     def digests(self) -> tuple[str, str]:
-        """The topology digest and the full digest. They cover the arrays as they are now."""
+        """Returns the topology digest and the full digest, of the arrays as they are now."""
         source = self._arrays()
         return _digest.digests((n, *source.numpy(n)) for n in source.names())
 
     def to_pyg(self) -> Any:
-        """A torch_geometric Data, or HeteroData of a typed graph. edge_index is a copy, all else the same memory."""
+        """Returns a torch_geometric Data, or HeteroData for a typed graph. edge_index is a copy; all else is the same
+        memory."""
         return convert.to_pyg(self)
 
     def to_dgl(self) -> Any:
-        """DGL's triple: input nodes, output nodes, and a list of blocks with columns in srcdata, dstdata and edata.
+        """Returns DGL's triple: input nodes, output nodes, and a list of blocks with columns in srcdata, dstdata and
+        edata.
 
-        Without DGL blocks are khop.blocks.Block, which has the same names."""
+        Without DGL the blocks are khop.blocks.Block, which has the same names.
+        """
         return convert.to_dgl(self)
 
     def pad(self, sizes: Any = "pow2") -> Padded:
-        """The batch in shapes that repeat, with masks (khop.padding): a copy."""
+        """Returns a copy of the batch in shapes that repeat, with masks (khop.padding)."""
         return self._padded(sizes)
 
     def _padded(self, sizes: Any, about: Optional[Mapping[str, Any]] = None) -> Padded:
@@ -299,8 +305,7 @@ class Batch(Typed):
 
 
 class Padded(Batch):
-    """A batch in padded shapes, in memory of its own. x, y, n_id, edge_index, blocks and columns are as long as the
-    padding makes them.
+    """A copy of a batch in padded shapes: x, y, n_id, edge_index, blocks and columns include the padding.
 
     num_nodes and batch_size count padding; ``real`` has the true counts.
     """
@@ -329,15 +334,15 @@ class Padded(Batch):
         return self.edge_mask_of(self._edge().type)
 
     def node_mask_of(self, node_type: str) -> Array:
-        """As node_mask, of a type."""
+        """node_mask of one type."""
         return self.array(f"mask/node/{node_type}")
 
     def seed_mask_of(self, node_type: str) -> Array:
-        """As seed_mask, of a type."""
+        """seed_mask of one type."""
         return self.array(f"mask/seed/{node_type}")
 
     def edge_mask_of(self, edge_type: EdgeType) -> Array:
-        """As edge_mask, of a type."""
+        """edge_mask of one type."""
         return self[edge_type]._joined("mask", lambda b: b._batch.array(f"mask/edge/{b.layer}/{text(b.type)}"))
 
     def block_mask(self, layer: int, edge_type: Optional[EdgeType] = None) -> Array:
@@ -370,6 +375,6 @@ copying: list[tuple[Any, Arrays]] = []
 
 
 def forget_copied() -> None:
-    """Lets go of batches whose copies are done. The loader calls it before it asks for another."""
+    """Releases batches whose copies to a device are done. The loader calls it before it requests another batch."""
     while copying and copying[0][0].query():
         copying.pop(0)

@@ -1,4 +1,4 @@
-"""Where the khop program is."""
+"""Finds the khop program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PathLike = Union[str, "os.PathLike[str]"]
 def find(binary: Optional[PathLike] = None) -> str:
     """Returns the path of the khop program: ``binary``, else ``$KHOP_BIN``, else the one in this package, else PATH.
 
-    One that is named must be there: nothing else is taken in its place.
+    A program that is named must exist: find falls back to no other.
     """
     for what, named in (("binary=", binary), ("$KHOP_BIN", os.environ.get("KHOP_BIN"))):
         if named:

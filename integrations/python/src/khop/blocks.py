@@ -1,4 +1,4 @@
-"""Blocks as DGL's users know them: DGL's own where it is installed, else a Block with the same names."""
+"""Blocks with DGL's names: DGL's own where it is installed, else Block."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Edges = Tuple[Any, Any, int]  # indptr, indices, number of edges
 
 
 class Space:
-    """What is called as block.srcnodes("paper") and indexed as block.srcnodes["paper"].data."""
+    """The nodes of a block, called as block.srcnodes("paper") or indexed as block.srcnodes["paper"].data."""
 
     def __init__(self, call: Callable[..., Any], get: Callable[[Any], Any]) -> None:
         self._call, self._get = call, get
@@ -35,7 +35,7 @@ class OfType:
 
 
 class OfTypes(Mapping[str, Any]):
-    """The data of all types: of one type its values, of several a mapping of types to values."""
+    """The data of all types: plain values for one type, a mapping of types to values for several."""
 
     def __init__(self, of: Mapping[Any, dict[str, Any]], plain: bool) -> None:
         self._of, self._plain = of, plain
@@ -63,8 +63,9 @@ class OfTypes(Mapping[str, Any]):
 
 
 class Block:
-    """One layer: for each edge type its edges from source nodes to destination nodes, which are the first source nodes
-    of their type. It has the methods of DGL's blocks that tell what is in them, and none that pass messages."""
+    """One layer: for each edge type, its edges from source nodes to destination nodes. The destinations are the first
+    source nodes of their type. It has the methods of DGL's blocks that describe structure and data, but passes no
+    messages."""
 
     is_block = True
 
@@ -124,13 +125,13 @@ class Block:
     number_of_src_nodes, number_of_dst_nodes, number_of_edges = num_src_nodes, num_dst_nodes, num_edges
 
     def in_degrees(self, v: Any = None, etype: _EdgeKey = None) -> Any:
-        """In-edges of each destination, or of those in v."""
+        """Counts the in-edges of each destination, or of those in v."""
         indptr = self._edges[self._etype(etype)][0]
         degrees = indptr[1:] - indptr[:-1]
         return degrees if v is None else degrees[v]
 
     def out_degrees(self, u: Any = None, etype: _EdgeKey = None) -> Any:
-        """Out-edges of each source, or of those in u."""
+        """Counts the out-edges of each source, or of those in u."""
         e = self._etype(etype)
         degrees = self._edges[e][1].long().bincount(minlength=self._sources[e[0]])
         return degrees if u is None else degrees[u]
@@ -138,7 +139,8 @@ class Block:
     # --- structure ---
 
     def adj_tensors(self, fmt: str, etype: _EdgeKey = None) -> tuple[Any, ...]:
-        """ "csc": indptr, indices and an empty array, for edges in order; "coo": sources and destinations."""
+        """Returns for "csc" indptr, indices and an empty array, since edges are in order; for "coo" sources and
+        destinations."""
         indptr, indices, _ = self._edges[self._etype(etype)]
         if fmt == "csc":
             return indptr, indices, indices[:0]
@@ -200,7 +202,7 @@ class Block:
         return next(iter(self._edges.values()))[1].device
 
     def to(self, device: Any, non_blocking: bool = False) -> Block:
-        """The block with all arrays on a device."""
+        """Returns the block with all arrays on a device."""
         def move(values: Mapping[Any, dict[str, Any]]) -> dict[Any, dict[str, Any]]:
             return {t: {k: v.to(device, non_blocking=non_blocking) for k, v in data.items()}
                     for t, data in values.items()}
@@ -219,7 +221,8 @@ class Block:
 
 
 def blocks_of(batch: Typed) -> list[Any]:
-    """The layers of a batch, the furthest from the seeds first, with ids of nodes and edges and columns of edges."""
+    """Returns the layers of a batch, the furthest from the seeds first, with ids of nodes and edges and columns of
+    edges."""
     try:
         import dgl
     except ImportError:

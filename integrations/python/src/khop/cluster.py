@@ -1,11 +1,11 @@
-"""Conversion in tasks, by whatever runs functions: processes, Dask, Ray, Spark (docs/machines.md).
+"""Conversion in tasks, which an executor runs: processes, Dask, Ray or Spark (docs/machines.md).
 
     import concurrent.futures, khop.cluster
 
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         khop.cluster.convert("edges.txt", "graph.khop", tasks=8, executor=pool, symmetrise=True)
 
-Nothing of Dask, Ray or Spark is imported unless its executor is made.
+It imports Dask, Ray or Spark only when their executor is made.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 
 class Executor(Protocol):
-    """What runs functions elsewhere: ``concurrent.futures.Executor``, Dask's ``client.get_executor()``, RayExecutor,
-    SparkExecutor, .."""
+    """Runs functions elsewhere: ``concurrent.futures.Executor``, Dask's ``client.get_executor()``, RayExecutor,
+    SparkExecutor."""
 
     def submit(self, fn: Callable[..., Any], *args: Any) -> "futures.Future[Any]":
-        """Begins a call of a function, which goes there by pickle."""
+        """Begins a call of a function, which is pickled."""
         ...
 
 
@@ -46,12 +46,12 @@ def convert(
     progress: Optional[Callable[[int, int, str], None]] = None, cancelled: Callable[[], bool] = lambda: False,
     binary: Optional[_binary.PathLike] = None, **options: Unpack[ConvertOptions],
 ) -> None:
-    """Converts source to the dataset out in tasks, which executor runs, each as a process of khop; None: as many
-    threads as there are tasks start processes here. Both paths lie where all machines see them, or are addresses.
+    """Converts source to the dataset out in tasks. executor runs each task as a process of khop; with None, threads
+    start the processes on this machine, one per task. Both paths must be visible to all machines, or be addresses.
 
     options are those of ``khop convert``; ``max_memory`` holds for each task. progress is called with the number of
-    tasks that are done, that of all, and the name of one that is done. When cancelled returns True, as it is asked
-    about once a second, tasks end. After an error, and after Cancelled, neither a dataset nor a task is left.
+    tasks done, the number of all tasks, and the name of the one just done. cancelled is called once a second; when it
+    returns True, the tasks end and Cancelled is raised. An error and Cancelled leave neither a dataset nor a task.
     """
     source, out = located(source), located(out)
     memory = options.get("max_memory")
@@ -75,14 +75,14 @@ def convert(
 
 
 def clean(out: _binary.PathLike, *, binary: Optional[_binary.PathLike] = None) -> None:
-    """Removes what tasks that were to make a dataset have left, as ``khop convert --clean`` does."""
+    """Removes what the tasks of an unfinished conversion left, as ``khop convert --clean`` does."""
     program.run("convert", ["-", located(out), "--clean"], {}, binary, WriteError)
 
 
 def finished(
     running: Mapping["futures.Future[Any]", str], executor: Optional[Executor], cancelled: Callable[[], bool],
 ) -> Iterator["futures.Future[Any]"]:
-    """Yields the futures as they are done; after the first error, or when cancelled, all are ended first."""
+    """Yields futures as they finish. After the first error, or when cancelled, it ends all others first."""
     left = set(running)
     try:
         while left:
@@ -148,7 +148,7 @@ class SparkExecutor:
         return self.job(lambda: self._context.parallelize([args], 1).map(lambda a: fn(*a)).collect()[0])
 
     def job(self, run: Callable[[], Any]) -> "futures.Future[Any]":
-        """Begins what makes a job of Spark, which cancel ends."""
+        """Begins a function that makes a Spark job, which cancel can end."""
         def grouped() -> Any:
             self._context.setJobGroup(self._group, "khop.cluster", interruptOnCancel=True)
             try:

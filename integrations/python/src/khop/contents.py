@@ -1,4 +1,4 @@
-"""What a batch holds, by the names of its arrays: the part of Batch that its views and its other forms are made of."""
+"""The contents of a batch by the names of its arrays: the part of Batch that its views and other forms use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .schema import Schema, columns_of
 
 
 class Info(NamedTuple):
-    """Which batch it is, and the place after it."""
+    """Which batch it is, and the place of the next one."""
 
     epoch: int
     number: int
@@ -25,7 +25,7 @@ class Info(NamedTuple):
 
 
 class Contents:
-    """The arrays of a batch, made when they are first asked for."""
+    """The arrays of a batch, made at the first access."""
 
     __slots__ = ("schema", "_info", "_source", "_framework", "_index", "_values", "_table", "__weakref__")
 
@@ -62,7 +62,7 @@ class Contents:
 
     @property
     def padded(self) -> bool:
-        """Whether this rank repeats a batch of another, so that all have the same number."""
+        """Whether this rank repeats a batch of another rank, so that all have equally many."""
         return self.info.padded
 
     @property
@@ -83,8 +83,8 @@ class Contents:
         return self._arrays().names()
 
     def array(self, name: str) -> Array:
-        """An array by its name (docs/digest.md). Ids have the loader's index_dtype: a copy where the feed's is
-        another."""
+        """Returns an array by its name (docs/digest.md). Ids have the loader's index_dtype; where the feed has another,
+        they are a copy."""
         value = self._values.get(name)
         if value is None:
             source = self._source or self._arrays()

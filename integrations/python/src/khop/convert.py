@@ -16,7 +16,8 @@ _Columns = Mapping[str, Sequence[str]]
 def to_pyg(
     batch: Typed, hidden: Mapping[str, Container[str]] = {}, edge_types: Optional[Iterable[EdgeType]] = None,
 ) -> Any:
-    """See Batch.to_pyg. hidden are columns of nodes to leave out, by type; edge_types those to have, all without."""
+    """Makes Batch.to_pyg's object. hidden are columns of nodes to leave out, by type; edge_types are those to include,
+    all by default."""
     from torch_geometric.data import Data, HeteroData
 
     _need_torch(batch, "to_pyg")
@@ -83,7 +84,7 @@ def _edges(batch: Typed, edge_type: EdgeType, columns: _Columns) -> Dict[str, An
 
 
 def to_dgl(batch: Typed) -> Any:
-    """See Batch.to_dgl."""
+    """Makes Batch.to_dgl's triple."""
     _need_torch(batch, "to_dgl")
     blocks = blocks_of(batch)
     first, last = blocks[0], blocks[-1]

@@ -1,6 +1,6 @@
-"""The few calls of the CUDA driver that batches on a device need. They go to libcuda.so.1, or to $KHOP_CUDA_DRIVER.
+"""The calls of the CUDA driver that batches on a device need, from libcuda.so.1 or $KHOP_CUDA_DRIVER.
 
-Work is done in a device's primary context, which PyTorch, CuPy and JAX use too. Any thread may call anything here.
+Work runs in a device's primary context, which PyTorch, CuPy and JAX use too. Any thread may call these functions.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Device:
         return at.value
 
     def close(self, address: int) -> None:
-        """Closes memory that was opened. Nothing may use it any more."""
+        """Closes memory that was opened. Nothing may use it afterwards."""
         with self._current() as lib:
             lib.cuIpcCloseMemHandle(ctypes.c_uint64(address))
 
@@ -107,7 +107,8 @@ class Device:
                         f"copy from cuda:{self.ordinal}")
 
     def record(self, streams: Iterable[int]) -> list[Event]:
-        """Events that stand for all that is on these streams now (CUstream as numbers, 0 the legacy default stream)."""
+        """Returns events that mark the current ends of these streams (CUstream as numbers, 0 is the legacy default
+        stream)."""
         with self._current() as lib:
             return [self._event(lib, s) for s in streams]
 
@@ -132,7 +133,7 @@ def _uuid(lib: ctypes.CDLL, device: ctypes.c_int) -> str:
 
 
 def seen_as(uuid: str) -> Optional[int]:
-    """The ordinal under which this process sees the device of that name; None if it does not."""
+    """Returns the ordinal under which this process sees the device of that name, or None."""
     lib, count, number = _load(), ctypes.c_int(), ctypes.c_int()
     lib.cuDeviceGetCount(ctypes.byref(count))
     for ordinal in range(count.value):
@@ -150,8 +151,8 @@ class Event:
         self._device, self._handle = device, handle
 
     def done(self) -> bool:
-        """Whether the stream has passed it. After an error nothing is under way any more: the next call of the
-        framework reports it."""
+        """Whether the stream has passed the event. It is true after an error, which the framework's next call
+        reports."""
         with self._device._current() as lib:
             return int(lib.cuEventQuery(self._handle)) != _NOT_READY
 
@@ -161,13 +162,13 @@ class Event:
             lib.cuEventSynchronize(self._handle)
 
     def forget(self) -> None:
-        """Lets the event be recorded again. It is not to be used any more."""
+        """Returns the event to those that may be recorded again. Do not use it afterwards."""
         self._device._idle.append(self._handle)
 
 
 def ordinal(device: Any) -> int:
-    """The number of a device that is called "cuda", "cuda:1" or torch.device("cuda:1"); -1 for "cpu" and "auto", which
-    are not CUDA devices."""
+    """Returns the number of a CUDA device given as "cuda", "cuda:1" or torch.device("cuda:1"); -1 for "cpu" and
+    "auto"."""
     name = str(device)
     if name in ("cpu", "auto"):
         return -1

@@ -1,7 +1,7 @@
-"""Batches that lie on a CUDA device: arrays over the server's own device memory, opened by its CUDA IPC handles.
+"""Batches on a CUDA device: arrays over the server's device memory, opened by its CUDA IPC handles.
 
-The server announces a batch when it is complete on the device, so nothing has to wait before it is read. A slot goes
-back when its last array is gone *and* the streams that worked with the batch have passed that moment.
+The server announces a batch when it is complete on the device, so readers need not wait. A slot goes back when its last
+array is gone *and* the streams that used the batch have passed that moment.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class DeviceMemory:
 
 
 class DeviceRing(Ring):
-    """A ring of which segments lie on a device."""
+    """A ring with segments on a device."""
 
     def __init__(self, device: cuda.Device, most_bytes: int, on_return: Callable[[], None]) -> None:
         super().__init__(most_bytes, on_return)
@@ -60,8 +60,7 @@ class DeviceRing(Ring):
         return None
 
     def give_back(self, slot: int, streams: set[int]) -> None:
-        """Called once for a slot that was taken: it comes back as soon as its arrays' streams, and the current one,
-        have done what is on them now."""
+        """Returns a slot, once: after the streams of its arrays, and the current one, have done the work queued now."""
         try:
             streams = streams | {self.current_stream()}
         except Exception:  # the interpreter is ending, and the framework is half gone
@@ -105,8 +104,7 @@ class DeviceRing(Ring):
         self.returned.append(slot)
 
     def wait_for_one(self) -> bool:
-        """Waits for the streams that the slot which was let go of first depends on; False if no slot is about to come
-        back."""
+        """Waits for the streams of the slot that was released first; returns False if no slot is about to come back."""
         try:
             slot, events = self.passing.popleft()
         except IndexError:
@@ -123,7 +121,8 @@ class DeviceRing(Ring):
             self._afterwards = then
 
     def close(self) -> None:
-        """Closes the server's memory, if nothing of it is in use: it must not free what others have open."""
+        """Closes the server's memory if nothing of it is in use: a server must not free memory that others have
+        open."""
         try:
             while self.wait_for_one():
                 pass
@@ -134,8 +133,8 @@ class DeviceRing(Ring):
 
 
 class DeviceArrays(SlotArrays):
-    """The arrays of a slot on a device. Some lie on the host, and where the server shares no device memory all do. The
-    slot goes back when they are gone and streams have passed."""
+    """The arrays of a slot on a device. Some are on the host; all are, if the server shares no device memory. The slot
+    goes back when the arrays are gone and the streams have passed."""
 
     __slots__ = ("device_ring", "streams")
 
@@ -152,14 +151,14 @@ class DeviceArrays(SlotArrays):
     __del__ = release
 
     def record_stream(self, stream: Any) -> None:
-        """Says that a stream uses the batch: a torch.cuda.Stream, a cupy.cuda.Stream, or a CUstream as a number."""
+        """Records that a stream uses the batch: a torch.cuda.Stream, a cupy.cuda.Stream, or a CUstream as a number."""
         self.streams.add(int(getattr(stream, "cuda_stream", getattr(stream, "ptr", stream))))
 
     def dtype(self, name: str) -> str:
         return self.layout.forms[name].dtype
 
     def view(self, name: str) -> Optional[DeviceArray]:
-        """An array on the device; None for one on the host."""
+        """Returns an array on the device, or None for one on the host."""
         segment, offset, shape, numpy, dtype = self._place(name)
         memory = self.device_ring.opened.get(segment)
         if memory is None:
@@ -167,7 +166,7 @@ class DeviceArrays(SlotArrays):
         return DeviceArray(self, memory, memory.address + offset, shape, numpy, dtype)
 
     def numpy(self, name: str) -> tuple[NumpyArray, str]:
-        """A view of an array on the host, a copy of one on the device."""
+        """Returns a view of an array on the host, or a copy of one on the device."""
         view = self.view(name)
         return super().numpy(name) if view is None else (view.numpy(), view.dtype_name)
 
@@ -176,7 +175,7 @@ class DeviceArray:
     """An array on a device, which torch.as_tensor, cupy.asarray, numba and others take without a copy
     (``__cuda_array_interface__``).
 
-    It holds the batch's slot, as does whatever was made of it.
+    It keeps the batch's slot taken, as does every array made of it.
     """
 
     __slots__ = ("shape", "dtype", "dtype_name", "_address", "_slot", "_memory", "__weakref__")
@@ -189,7 +188,7 @@ class DeviceArray:
         self._address, self._slot, self._memory = address, slot, memory
 
     def as_type(self, dtype: str) -> DeviceArray:
-        """The same memory as elements of another dtype of the same size."""
+        """Returns the same memory as elements of another dtype of the same size."""
         return DeviceArray(self._slot, self._memory, self._address, self.shape, np.dtype(dtype), self.dtype_name)
 
     @property
@@ -211,7 +210,7 @@ class DeviceArray:
         return self.shape[0]
 
     def numpy(self) -> NumpyArray:
-        """A copy in host memory, after what the batch's streams have been told to do."""
+        """Copies the array to host memory, after the work already queued on the batch's streams."""
         out = np.empty(self.shape, self.dtype)
         if out.nbytes:
             ring = self._slot.device_ring
@@ -228,7 +227,7 @@ class DeviceArray:
 # --- frameworks ---
 
 class Objects(Framework):
-    """DeviceArray as it is, for programs without torch."""
+    """Leaves a DeviceArray as it is, for programs without torch."""
 
     def cat(self, arrays: Sequence[Array]) -> Array:
         if all(isinstance(a, np.ndarray) for a in arrays):
@@ -248,8 +247,8 @@ def _needs_torch(what: str) -> TypeError:
 
 
 def prepare(device: Any, framework: Framework) -> tuple[Optional[cuda.Device], Framework]:
-    """The device on which batches are taken, None for the host, and the framework that is right for it. DeviceError if
-    there is none."""
+    """Returns the device that batches are taken on, None for the host, and the framework for it. DeviceError if there
+    is no such device."""
     ordinal = cuda.ordinal(device)
     if ordinal < 0:
         return None, framework
@@ -271,9 +270,9 @@ def prepare(device: Any, framework: Framework) -> tuple[Optional[cuda.Device], F
 def automatic(
     framework: Framework, inside: bool, pad: Any, processes: int,
 ) -> tuple[Optional[cuda.Device], str]:
-    """The device on which device="auto" takes the batches of a server that makes them there; else None, and why it
-    takes them on the host. inside, pad and processes are what the loader was given: whether it is of this process, and
-    how many of this machine share its server."""
+    """Returns the device on which device="auto" takes the batches of a server that makes them there; else None, and the
+    reason why they come to the host. inside, pad and processes describe the loader: whether it is in this process, its
+    padding, and how many processes of this machine share its server."""
     if inside:
         return None, "the shared library makes batches on the CPU"
     if processes > 1:
@@ -304,7 +303,7 @@ def _check_same(device: cuda.Device, server: Any) -> None:
 
 
 def begin(ring: DeviceRing, framework: Framework, welcome: Welcome) -> None:
-    """Lets the ring know which stream the framework works on."""
+    """Notes in the ring which stream the framework uses."""
     made = str(welcome.about.get("device"))
     if made.startswith("cuda") and not welcome.device:
         warnings.warn(f"batches are made on {made} and come through host memory: the server cannot share its device "
@@ -317,8 +316,8 @@ def begin(ring: DeviceRing, framework: Framework, welcome: Welcome) -> None:
 
 
 def array_of(framework: Framework, arrays: DeviceArrays, name: str, index: Optional[np.dtype[Any]]) -> Array:
-    """An array of a batch, which with torch is on the device wherever it lay. Ids get the index dtype: a copy, on the
-    device, where they have another. index is None for what is not an id."""
+    """Returns an array of a batch, with torch always on the device. Ids get the index dtype, by a copy on the device if
+    they have another. index is None for other arrays."""
     view = arrays.view(name)
     if isinstance(framework, Torch):
         if view is not None:
@@ -337,7 +336,7 @@ def _name(arrays: DeviceArrays) -> str:
 
 
 def tensor_of(framework: Torch, view: DeviceArray) -> Array:
-    """A torch tensor over the same memory."""
+    """Returns a torch tensor over the same memory."""
     torch, device, name = framework.torch, _name(view._slot), view.dtype_name
     try:
         if name in FOREIGN:

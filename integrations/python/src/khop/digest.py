@@ -1,4 +1,4 @@
-"""The digest of a batch: docs/digest.md."""
+"""Computes the digest of a batch (docs/digest.md)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COLUMNS = ("node/", "seed/", "edge/")
 
 
 def digests(arrays: Iterable[Named]) -> Tuple[str, str]:
-    """The topology digest and the full digest of a batch's arrays, as 16 hexadecimal digits each."""
+    """Returns the topology digest and the full digest of a batch's arrays, as 16 hexadecimal digits each."""
     try:
         import xxhash
     except ImportError:

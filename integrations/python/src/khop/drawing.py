@@ -1,4 +1,4 @@
-"""Batches and loaders as notebooks show them."""
+"""Draws batches and loaders in notebooks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _STEP, _HIGH, _LEAST, _MOST = 130, 110, 8, 34  # between hops, of the drawing, r
 
 
 def batch_html(batch: Typed) -> str:
-    """What a batch has: a drawing of its hops, and its arrays."""
+    """Returns HTML that shows a batch: a drawing of its hops, and its arrays."""
     head = f"khop.Batch {batch.number} of epoch {batch.epoch}"
     if batch._source is None:
         return f"<div>{escape(head)}, released</div>"
@@ -23,7 +23,7 @@ def batch_html(batch: Typed) -> str:
 
 
 def loader_html(kind: str, state: str, about: Mapping[str, Any], rank: str) -> str:
-    """What a loader loads, and how far it is."""
+    """Returns HTML that shows what a loader loads, and its progress."""
     shown = ("dataset", "sampler", "fanouts", "seeds", "batch_size", "shuffle", "seed")
     rows = [(k.replace("_", " "), str(about[k])) for k in shown if k in about]
     rows.append(("rank", rank))

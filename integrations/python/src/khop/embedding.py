@@ -1,9 +1,9 @@
-"""Rows of a torch module for every node, by ``khop embed``: khop sums over edges, in any memory, and torch computes the
-dense part of each layer, some thousand nodes at a time.
+"""Computes rows of a torch module for every node, by ``khop embed``: khop sums over edges, in any memory, and torch
+computes the dense part of each layer, some thousand nodes at a time.
 
     khop.embedding.embed([conv1, torch.nn.ReLU(), conv2], "products.khop", out="embedding")
 
-docs/embed.md says how it works, and what it computes.
+docs/embed.md explains how it works, and what it computes.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ Edges = Tuple[str, str, str]
 
 @dataclasses.dataclass
 class Layer:
-    """A layer: what it sums of the rows before, over all in-edges of a node, how many numbers its own rows have, and a
-    function that makes these of some nodes' own rows before, and of the sums: tensors of float32, which are valid until
-    it returns.
+    """One layer: a reduction over all in-edges of a node, the width of the layer's rows, and the function that makes
+    them. The function gets some nodes' own rows of the layer before, and the sums: tensors of float32, valid until it
+    returns.
 
-    reduce is "sum", "mean", "max", "gcn" (PyG's norm, with loops), or "rows": nothing is summed, and sums is None.
-    "attend4" is attention of 4 heads over rows that the layer before has made of products, of a score a head as a
-    source, and of one as a target; its function gets no own rows. "attend4bare" has no loops. In a graph of several
-    types of nodes or edges, function is a dict of functions by the type of the nodes, and sums a dict by that of the
-    edges: ("a", "to", "b"); rows that attention sums have these numbers for each type of edges, one behind the other,
-    in the order of ``khop.info``."""
+    reduce is "sum", "mean", "max", "gcn" (PyG's norm, with loops), or "rows": nothing is summed, and the sums are None.
+    "attend4" is attention of 4 heads: the layer before has made rows of the products, a score per head as a source, and
+    one per head as a target; the function gets no own rows. "attend4bare" has no loops. In a graph of several types of
+    nodes or edges, function is a dict by node type, and sums are a dict by edge type: ("a", "to", "b"). Rows for
+    attention then have these numbers for each edge type, one after the other, in the order of ``khop.info``.
+    """
 
     reduce: str
     width: int
@@ -57,17 +57,18 @@ def embed(
     node_type: Optional[str] = None, max_memory: Optional[int] = None, force: bool = False, keep: bool = False,
     name: Optional[str] = None, binary: Optional[_binary.PathLike] = None,
 ) -> dict[str, Any]:
-    """Computes rows for every node of a dataset, over all neighbours, and writes them as a column, or to a file whose
+    """Computes rows for every node of a dataset, over all neighbours. It writes them as a column, or to a file whose
     name ends in .npy, or in .parquet (columns id and embedding).
 
     module is a list, or a torch.nn.Sequential (PyG's too), of layers: ``Layer``, PyG's GCNConv, SAGEConv, GraphConv,
-    GINConv and GATConv, HeteroConv of one of those, and, behind each of these, modules that compute each row of its
-    own, such as ReLU and Linear. They are put into evaluation mode while it runs. The other arguments
-    are those of ``khop embed``, node_type its --type; name tells modules apart where a run goes on that was stopped,
-    and is made of the parameters where none is given.
+    GINConv and GATConv, HeteroConv of one of those, and, after each of these, modules that compute each row by itself,
+    such as ReLU and Linear. They are in evaluation mode meanwhile. The other arguments are those of ``khop embed``;
+    node_type is its --type. name tells modules apart when an interrupted run continues; by default it is made of the
+    parameters.
 
-    Returns what the command says. What a layer raises is raised, and rows of a wrong shape, or that are not finite, are
-    an OptionError or KhopError with nodes and remedy; finished work is kept, and the same call continues from there.
+    Returns the result of the command. Errors of a layer are raised as they are. Rows of a wrong shape, or that are not
+    finite, are an OptionError or KhopError that names nodes and remedy. Finished work is kept: the same call continues
+    from there.
     """
     import torch
 
@@ -160,7 +161,7 @@ def _block(line: dict[str, Any], layers: Sequence[Layer], room: _Room) -> None:
     made = (function[nodes] if typed else function)(memory[:own].view(rows, -1) if own else None, given)
     if tuple(made.shape) != (rows, layer.width):
         raise OptionError(f"layer {line['layer'] + 1} made rows of the shape {tuple(made.shape)}, not "
-                          f"{(rows, layer.width)}: its width must be what it says")
+                          f"{(rows, layer.width)}: its width must be that of its rows")
     memory[at:at + to].view(rows, -1).copy_(made)
 
 
@@ -173,7 +174,7 @@ def _layers(module: Any, types: Callable[[], list[Edges]]) -> tuple[list[Layer],
         if known:
             layers += known
         elif not layers or not callable(part):
-            raise OptionError(f"{part!r} is no layer: give a khop.embedding.Layer, or {', '.join(_CONVOLUTIONS)} or "
+            raise OptionError(f"{part!r} is not a layer: give a khop.embedding.Layer, or {', '.join(_CONVOLUTIONS)} or "
                               "HeteroConv of PyG")
         else:
             layers[-1] = _behind(layers[-1], part)
@@ -202,7 +203,7 @@ def _of_pyg(conv: Any, types: Callable[[], list[Edges]]) -> list[Layer]:
     if kind in _CONVOLUTIONS:
         return _CONVOLUTIONS[kind](conv)
     if hasattr(conv, "propagate"):
-        raise OptionError(f"{kind} is not known here: {', '.join(_CONVOLUTIONS)} are, or a khop.embedding.Layer")
+        raise OptionError(f"{kind} is not supported: {', '.join(_CONVOLUTIONS)} are, or a khop.embedding.Layer")
     return []
 
 
@@ -216,7 +217,7 @@ def _of_types(hetero: Any, types: Callable[[], list[Edges]]) -> list[Layer]:
     ways = {"sum": torch.sum, "mean": torch.mean}
     last = next(iter(layers.values()))[-1]
     if len(shapes) != 1:
-        raise OptionError(f"{hetero!r} is not known here: its convolutions must have one reduction and one width")
+        raise OptionError(f"{hetero!r} is not supported: its convolutions must have one reduction and one width")
     if hetero.aggr not in ways:
         raise OptionError(f"{hetero!r} reduces by {hetero.aggr!r} over types of edges: khop has sum and mean")
 
@@ -269,7 +270,7 @@ def _plain(conv: Any, **expected: Any) -> None:
     """Refuses a convolution with other options."""
     for name, value in expected.items():
         if getattr(conv, name, value) != value:
-            raise OptionError(f"{conv!r} with {name}={getattr(conv, name)!r} is not known here: give a "
+            raise OptionError(f"{conv!r} with {name}={getattr(conv, name)!r} is not supported: give a "
                               "khop.embedding.Layer")
 
 

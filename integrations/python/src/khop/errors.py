@@ -1,8 +1,8 @@
-"""What can go wrong, as exceptions. All derive from KhopError."""
+"""The exceptions of khop. All derive from KhopError."""
 
 
 class KhopError(Exception):
-    """Base of everything that khop raises on purpose."""
+    """Base of all exceptions that khop raises on purpose."""
 
     code = 0
     """What the server calls it (docs/feed.md, "Errors"); 0 for what does not come from there."""
@@ -15,27 +15,27 @@ class KhopError(Exception):
 
 
 class BinaryNotFound(KhopError):
-    """There is no khop program to start; the message lists where it was looked for."""
+    """There is no khop program to start. The message lists the places that were searched."""
 
 
 class LibraryNotFound(KhopError):
-    """The shared library, which loaders in this process need, is not there or cannot be loaded."""
+    """The shared library, which loaders in this process need, is missing or cannot be loaded."""
 
 
 class OptionError(KhopError, ValueError):
-    """An option, or a value of one, that khop does not take. The message names it, and says what khop takes."""
+    """An invalid option, or an invalid value. The message names it, and what khop accepts."""
 
 
 class ServerError(KhopError):
-    """The server said that it cannot go on, or ended. The message says why, as far as that is known."""
+    """The server reported a failure, or ended. The message gives the reason, if it is known."""
 
 
 class WriteError(KhopError):
-    """A graph that makes no dataset, or a place that takes none. The message names array and row."""
+    """A graph that cannot become a dataset, or a target that cannot hold one. The message names array and row."""
 
 
 class ProtocolError(KhopError):
-    """The other side sent something that docs/feed.md does not allow. The connection is closed."""
+    """The other side sent a message that docs/feed.md does not allow. The connection is closed."""
 
 
 class BusyError(KhopError):
@@ -43,19 +43,19 @@ class BusyError(KhopError):
 
 
 class SlotsHeldError(KhopError):
-    """Every slot of the ring is held by arrays that are still in use. The message names the batches."""
+    """All slots of the ring are held by arrays that are still in use. The message names the batches."""
 
 
 class RanksError(KhopError):
-    """Ranks that do not load the same, or one that has no loader. The message names the rank, and what differs."""
+    """Ranks that load different things, or a rank without a loader. The message names the rank, and the difference."""
 
 
 class StateError(KhopError):
-    """A state that belongs to another dataset or to other options."""
+    """A state of another dataset or of other options."""
 
 
 class DeviceError(KhopError):
-    """A CUDA device that is not there, or cannot share memory with this process."""
+    """A CUDA device that does not exist, or that cannot share memory with this process."""
 
 
 class ForkError(KhopError):

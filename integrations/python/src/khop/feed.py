@@ -39,8 +39,8 @@ _E = TypeVar("_E", bound=KhopError)
 
 
 class Feed:
-    """A connection, from HELLO to BYE. Whoever begins, reads or ends a run, or asks, holds its lock meanwhile; slots
-    come back from any thread, and close may be called by any."""
+    """A connection, from HELLO to BYE. Beginning, reading or ending a run, and statistics, hold its lock; slots come
+    back from any thread, and any thread may call close."""
 
     def __init__(
         self,
@@ -58,8 +58,8 @@ class Feed:
     ) -> None:
         """Takes over a connected socket, or a loader in this process. index_dtype None takes the server's.
         start_timeout, if it is longer, is for the first answer, which comes when the server has loaded. device is where
-        batches may lie; with or_host a server that has none there is read as on the host. server is the process at the
-        other end, where this one started it: it says why it has ended."""
+        batches may be; with or_host, batches of a server without that device are taken on the host. server is the
+        process at the other end, if this process started it: it gives the reason if it ended."""
         self.lock = threading.RLock()
         self._socket: Union[socket.socket, Inside, None] = connection
         self._inside = connection if isinstance(connection, Inside) else None
@@ -109,7 +109,7 @@ class Feed:
     # --- runs ---
 
     def begin(self, mode: int, epoch: int = 0, next: int = 0, state: Optional[Any] = None) -> p.Begun:
-        """Starts a run; one that is under way ends. See docs/feed.md, BEGIN."""
+        """Starts a run, and ends the current one. See docs/feed.md, BEGIN."""
         self._run += 1
         self.ring.sequence = 0
         self._return_slots()
@@ -119,7 +119,7 @@ class Feed:
         return begun
 
     def next(self) -> Union[SlotArrays, p.End]:
-        """Acknowledges the batches before, and waits for the next one, or the end of the run."""
+        """Acknowledges the batches before, and waits for the next one, or for the end of the run."""
         if copying:
             forget_copied()
         ring = self.ring
@@ -152,7 +152,7 @@ class Feed:
         return arrays
 
     def sample(self, epoch: int, number: int, seeds: Sequence[p.Typed]) -> SlotArrays:
-        """The answer to a request, of a server that answers them. See docs/feed.md, SAMPLE."""
+        """Returns the answer of a server of requests. See docs/feed.md, SAMPLE."""
         ring = self.ring
         self._run = self._run % 0xFFFFFFFF + 1
         message = p.sample(self._run, epoch, number, seeds)
@@ -179,8 +179,8 @@ class Feed:
             self._length[0] = 0
 
     def stop(self) -> None:
-        """Ends the run, and returns what was announced of it and not taken. Raises nothing: who asks for the next run
-        hears what is wrong."""
+        """Ends the run, and returns what was announced of it and not taken. It raises nothing: the next run reports
+        errors."""
         if self._socket is not None and self._mine():
             self._send(p.stop(self._run))
             try:
@@ -205,7 +205,7 @@ class Feed:
                 return
 
     def statistics(self) -> dict[str, Any]:
-        """What the server tells of itself, of this rank and of its consumers. Only between runs."""
+        """Returns the server's counts of itself, of this rank and of its consumers. Only between runs."""
         self._asked += 1
         self._send(p.ask(p.STATISTICS, self._asked))
         deadline = time.monotonic() + self._timeout
@@ -369,7 +369,7 @@ class Feed:
     # --- the end ---
 
     def close(self) -> None:
-        """Says goodbye. Arrays stay valid: those of batches that are still in use get memory of this process."""
+        """Ends the connection. Arrays stay valid: those of batches that are still in use get memory of this process."""
         s, self._socket = self._socket, None
         _open_feeds.discard(self)
         if s is None:

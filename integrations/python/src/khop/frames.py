@@ -1,7 +1,7 @@
-"""Datasets of tables that an engine has in partitions: khop.spark, khop.ray (docs/machines.md, "From a DataFrame").
+"""Datasets of tables that an engine holds in partitions: khop.spark, khop.ray (docs/machines.md, "From a DataFrame").
 
-The engine writes each partition to a file, in its own tasks; tasks of khop convert the files. What is a table, and how
-its partitions are numbered, is all that an engine has to say.
+The engine writes each partition to a file, in its own tasks; tasks of khop convert the files. An engine defines only
+which objects are tables, and how their partitions are numbered.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def write(
     executor: cluster.Executor, tasks: int, progress: Optional[Callable[[int, int, str], None]],
     cancelled: Callable[[], bool], binary: Optional[_binary.PathLike], options: ConvertOptions,
 ) -> None:
-    """Writes the dataset out of tables. spill begins to write one, in an order of columns if any are given, by
-    write_part to a folder that all machines see."""
+    """Writes the dataset out of tables. spill begins to write a table, in the order of columns if any are given:
+    write_part puts its partitions into a folder that all machines see."""
     target = os.path.abspath(os.fsdecode(out))
     if os.path.lexists(target) and not options.get("force"):
         raise WriteError(f"{target} is there already: force=True replaces it")
@@ -70,7 +70,7 @@ def write(
 
 
 def write_part(batches: Iterable[Any], folder: str, number: int) -> None:
-    """Writes record batches of Arrow as a part of a table. Of attempts at the same part the last one counts."""
+    """Writes record batches of Arrow as a part of a table. Of several attempts at a part the last one counts."""
     import pyarrow.parquet
 
     draft, writer = os.path.join(folder, f".{number}.{secrets.token_hex(8)}"), None

@@ -20,7 +20,8 @@ NumpyArray = NDArray[Any]
 
 
 def edge_index(blocks: Sequence[tuple[NumpyArray, NumpyArray]], dtype: np.dtype[Any]) -> NumpyArray:
-    """Row 0 sources, row 1 destinations, of CSCs one after another, each its indptr and its indices: a copy."""
+    """Returns edges as row 0 sources, row 1 destinations, of CSCs one after another, each with indptr and indices. A
+    copy."""
     out, end = np.empty((2, sum(len(indices) for _, indices in blocks)), dtype), 0
     for indptr, indices in blocks:
         begin, end = end, end + len(indices)
@@ -50,34 +51,34 @@ def _ends(indptr: NumpyArray, indices: NumpyArray, sources: NumpyArray, targets:
 
 
 def address(array: NumpyArray) -> int:
-    """Where an array's first element lies. (array.ctypes takes several times as long.)"""
+    """Returns the address of an array's first element. (array.ctypes takes several times as long.)"""
     place: int = array.__array_interface__["data"][0]
     return place
 
 
 class Framework:
-    """NumPy's arrays themselves; base of the others."""
+    """NumPy arrays as they are; base of the other frameworks."""
 
     name = "numpy"
 
     def wrap(self, array: NumpyArray, dtype: str) -> Array:
-        """The array as a tensor. dtype is the name in the dataset, for what NumPy has no dtype for (see FOREIGN)."""
+        """Returns the array as a tensor. dtype is the name in the dataset, for types that NumPy lacks (see FOREIGN)."""
         return array
 
     def numpy(self, array: Array) -> NumpyArray:
-        """The tensor's elements on the host, as they lay in the feed."""
+        """Returns the tensor's elements on the host, as they were in the feed."""
         return np.asarray(array)
 
     def cat(self, arrays: Sequence[Array]) -> Array:
-        """The arrays one after another: a copy."""
+        """Concatenates arrays. A copy."""
         return np.concatenate(arrays)
 
     def edge_index(self, indptr: Array, indices: Array) -> Array:
-        """Row 0 sources, row 1 destinations, of a CSC: a copy."""
+        """Returns edges as row 0 sources, row 1 destinations, of a CSC. A copy."""
         return edge_index([(indptr, indices)], indices.dtype)
 
     def to(self, array: Array, device: Any, non_blocking: bool) -> Array:
-        """The array on a device."""
+        """Returns the array on a device."""
         if str(device) != "cpu":
             raise ValueError(f'NumPy arrays have no device {device!r}: make the loader with framework="torch" or "jax"')
         return array
@@ -138,7 +139,7 @@ class Torch(Framework):
 
 
 class Jax(Framework):
-    """JAX arrays. JAX takes 64-bit integers as 32-bit ones unless jax_enable_x64 is set; then this is a copy."""
+    """JAX arrays. Without jax_enable_x64 JAX takes 64-bit integers as 32-bit ones, which is a copy."""
 
     name = "jax"
 
@@ -172,7 +173,7 @@ class Jax(Framework):
 
 
 def framework(name: Union[str, Framework] = "auto") -> Framework:
-    """The framework of a name, or one that is given. "auto" is torch where the program has imported it, else numpy."""
+    """Returns the framework of a name, or the given one. "auto" is torch if the program has imported it, else NumPy."""
     if isinstance(name, Framework):
         return name
     if name == "auto":

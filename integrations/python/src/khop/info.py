@@ -1,4 +1,4 @@
-"""What a dataset has, as khop info tells."""
+"""Describes datasets, as khop info does."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .stage import SCHEMES
 
 
 def info(dataset: _binary.PathLike, binary: Optional[_binary.PathLike] = None) -> dict[str, Any]:
-    """Counts and columns of each node type and edge type, and splits (docs/json.md, "Datasets").
+    """Returns counts and columns of each node type and edge type, and splits (docs/json.md, "Datasets").
 
-    ServerError where there is no dataset.
+    ServerError if there is no dataset.
     """
     name = os.fsdecode(dataset)
     done = program.call(["info", name, "--json"], binary, small=not name.startswith(SCHEMES))

@@ -27,8 +27,8 @@ _TICK = 250  # milliseconds between looks at what else may have happened while n
 def choose(
     process: str, here: int, device: bool, socket: bool, binary: bool, serve_options: Sequence[str],
 ) -> tuple[str, str]:
-    """Where a loader makes batches, "inside" or "server", and why. here is how many processes of this machine train
-    together; the others say what the loader was given. With "inside" any obstacle is an error."""
+    """Chooses where a loader makes batches, "inside" or "server", and gives the reason. here is how many processes of
+    this machine train together; the others are arguments of the loader. With "inside" any obstacle is an error."""
     if process not in ("auto", "inside", "server"):
         raise ValueError(f'process={process!r}: must be "inside", "server" or "auto"')
     if process == "server":
@@ -65,10 +65,9 @@ def _for_a_server(here: int, device: bool, options: bool) -> str:
 
 
 class Inside:
-    """A loader in this process, and what a feed needs of a connection to it: the methods of socket.socket that Feed
-    calls, and memory.
+    """A loader in this process, with the methods of socket.socket that Feed calls, and its memory.
 
-    It ends when close is called, when this object is gone, and with this process.
+    It ends when close is called, with this object, and with this process.
     """
 
     _handle = _feed = 0  # of one that was never opened
@@ -113,25 +112,25 @@ class Inside:
             raise self._config.failure(str(e)) or e from None
 
     def dealt_with(self) -> None:
-        """What recvmsg_into has returned is dealt with."""
+        """Marks the message that recvmsg_into returned as handled."""
         self.place = self._next.value
 
     # --- as with a socket ---
 
     def send(self, message: bytes, flags: int = 0) -> int:
-        """Hands a message over; BlockingIOError where there is no room for it."""
+        """Passes a message to the loader. BlockingIOError if there is no room for it."""
         if self.sending(message)():
             raise BlockingIOError
         return len(message)
 
     def sending(self, message: bytes) -> Callable[[], int]:
-        """A function of C's that hands a message over, and returns 0 where there was room for it."""
+        """Returns a C function that passes a message to the loader; it returns 0 if there was room."""
         return partial(self._put, self._feed, message, len(message))
 
     def recvmsg_into(
         self, buffers: Sequence[Any], ancillary: int = 0, flags: int = 0,
     ) -> tuple[int, tuple[()], int, None]:
-        """Reads the next message; BlockingIOError where none comes for a while."""
+        """Reads the next message. BlockingIOError if there is none for a while."""
         size = self._take(self._feed, self.place, *self._arguments)
         if not size and self._poll.poll(_TICK):
             size = self._take(self._feed, self.place, *self._arguments)
@@ -142,7 +141,7 @@ class Inside:
         return size, (), 0, None
 
     def close(self) -> None:
-        """Ends the loader. Memory that was taken of it stays."""
+        """Ends the loader. Memory in use stays."""
         handle, self._handle = self._handle, 0
         if handle and self._owner == os.getpid():
             self._library.close(handle)
@@ -155,12 +154,12 @@ class Inside:
     # --- memory ---
 
     def memory(self, about: Segment) -> Memory:
-        """A segment of the ring, where it is."""
+        """Returns a segment of the ring, in place."""
         return InsideMemory(self._library, self._handle, about)
 
 
 class InsideMemory(Memory):
-    """A segment where the library has it."""
+    """A segment in the library's memory."""
 
     __slots__ = ()
 
@@ -182,7 +181,7 @@ class InsideMemory(Memory):
 
 
 class Owner:
-    """Who has a handle of the library, and closes it in the end."""
+    """Owns a handle of the library, and closes it in the end."""
 
     _handle = 0
 

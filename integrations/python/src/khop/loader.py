@@ -1,4 +1,4 @@
-"""Loaders: what a training loop iterates over."""
+"""Loaders: a training loop iterates over them."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ ON_REQUEST = "on-request"
 
 
 class Connection:
-    """Batches of a running server: what connect returns, and what Loader is.
+    """Batches of a running server: connect returns it, and Loader is one.
 
-    Each ``iter`` runs the next epoch. One iterator at a time, which threads may share.
+    Each ``iter`` runs the next epoch. A loader has one iterator at a time, which threads may share.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Connection:
 
     @property
     def about(self) -> Mapping[str, Any]:
-        """What the server says of itself: dataset, sampler, seeds, ... (docs/feed.md, WELCOME)."""
+        """The server's description of itself: dataset, sampler, seeds, ... (docs/feed.md, WELCOME)."""
         return self._feed.welcome.about
 
     @property
@@ -102,13 +102,13 @@ class Connection:
 
     @property
     def rank_reason(self) -> str:
-        """Which rank this is, and what says so: "3 of 8: SLURM_PROCID and SLURM_NTASKS of the environment"."""
+        """Which rank this is, and where that was found: "3 of 8: SLURM_PROCID and SLURM_NTASKS of the environment"."""
         return f"{self.rank} of {self.world_size}: {self._rank_reason}"
 
     @property
     def device(self) -> str:
-        """The device that this process trains on, for ``batch.to(loader.device)``: the GPU of its local rank where
-        there is one, else the CPU."""
+        """The device to train on, for ``batch.to(loader.device)``: the GPU of this process's local rank if there is
+        one, else the CPU."""
         if not _has_gpu(self._framework):
             return "cpu"
         return f"cuda:{self._local_rank}"
@@ -130,7 +130,7 @@ class Connection:
     # --- iterating ---
 
     def set_epoch(self, epoch: int) -> None:
-        """Says which epoch the next ``iter`` runs, from its beginning. Without it epochs follow one another."""
+        """Chooses the epoch that the next ``iter`` runs, from its beginning. Without it epochs follow one another."""
         if not 0 <= epoch < 1 << 32:
             raise ValueError(f"epoch {epoch}: must be 0 or more, and below 2^32")
         self._epoch, self._next, self._mode, self._pending = epoch, 0, 0, None
@@ -163,8 +163,7 @@ class Connection:
         return epoch
 
     def restart(self) -> Epoch:
-        """As ``iter``, but takes over where an iterator is still in use, which is an error for that one's user from
-        then on.
+        """Works as ``iter``, but also while an iterator is in use: that one then raises an error.
 
         For libraries that leave a loop early and keep the iterator.
         """
@@ -206,10 +205,10 @@ class Connection:
     # --- single requests ---
 
     def sample(self, ids: Seeds, times: Any = None, *, epoch: int = 0, number: int = 0) -> Batch:
-        """The batch of these seeds, as khop.Sampler has it, of a server whose seeds are "on-request".
+        """Returns the batch of these seeds, as khop.Sampler does, from a server whose seeds are "on-request".
 
-        One request of a connection is answered at a time; others wait. An answer is in use until its last array is
-        gone, or release(): there may be as many as the server gives a consumer (hold).
+        A connection answers one request at a time; others wait. An answer is in use until its last array is gone, or
+        until release(). At most hold answers of a connection may be in use.
         """
         if not self.about["node_types"]:
             raise TypeError("sample: the seeds of this server are an epoch's: khop serve --seeds on-request answers "
@@ -223,11 +222,11 @@ class Connection:
     # --- states ---
 
     def state_dict(self) -> dict[str, Any]:
-        """The place after the last batch that was yielded; before the first, the place of the first. Plain data, for
+        """Returns the place after the last batch that was yielded, or before the first one its place, as plain data for
         JSON.
 
-        After a loop has run to its end it is the beginning of the next epoch; after one that was left, by break or an
-        exception, it is still the place where it was left. All ranks that have done as many batches have the same
+        After a complete loop it is the beginning of the next epoch. After a loop that was left, by break or an
+        exception, it is still the place where it was left. All ranks that have done equally many batches have the same
         state.
         """
         if self._pending is not None:
@@ -236,10 +235,9 @@ class Connection:
         return {**self._state, "epoch": epoch, "next": next}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Makes the next ``iter`` go on after the batch whose state it is, to the end of that epoch.
+        """Makes the next ``iter`` continue after the batch of this state, to the end of that epoch.
 
-        StateError if it is of another dataset or of other options: raised here where that can be seen, else by
-        ``iter``.
+        StateError if it is of another dataset or of other options: raised here if that can be seen, else by ``iter``.
         """
         running = self._running()
         if running is not None:
@@ -254,28 +252,28 @@ class Connection:
         self._epoch, self._next = self._place = _number(self._pending, "epoch"), _number(self._pending, "next")
 
     def report(self) -> str:
-        """A sentence on what the last epoch waited for, and what to change; empty where there is nothing to say.
+        """Returns a sentence on what the last epoch waited for, and what to change; empty if nothing is wrong.
         docs/troubleshooting.md has the rules. Between epochs."""
         return self._told.sentence() or sentence(self.statistics().get("report"))
 
     def metrics(self) -> dict[str, float]:
-        """The numbers of statistics() as a flat dict, for W&B, MLflow and TensorBoard: ``khop/loader/wait/sum_s`` and
-        so on. Durations are in seconds. Between epochs."""
+        """Returns the numbers of statistics() as a flat dict, for W&B, MLflow and TensorBoard:
+        ``khop/loader/wait/sum_s`` and so on. Durations are in seconds. Between epochs."""
         return flat({k: v for k, v in self.statistics().items() if k != "consumers"}, "khop")
 
     def statistics(self) -> dict[str, Any]:
-        """What the server counts: batches, waiting times, memory (docs/feed.md, TELL). Between epochs."""
+        """Returns the server's counts: batches, waiting times, memory (docs/feed.md, TELL). Between epochs."""
         with self._feed.lock:
             return self._feed.statistics()
 
     # --- the end ---
 
     def __reduce__(self) -> Any:
-        raise TypeError("a connection to a khop server is not copied: call khop.connect where another one is needed")
+        raise TypeError("a connection to a khop server cannot be copied: call khop.connect where another one is needed")
 
     def close(self) -> None:
-        """Leaves the server; a Loader ends it. Arrays that are still in use stay valid: where they are on a device, its
-        server ends when the last one is gone."""
+        """Leaves the server; a Loader also ends it. Arrays that are still in use stay valid: if they are on a device,
+        its server ends when the last one is gone."""
         self._end()
 
     @property
@@ -301,7 +299,7 @@ class Connection:
 
 
 class Epoch:
-    """One pass: the iterator of a loader. Threads may share it: each batch goes to one of them."""
+    """The iterator of a loader, for one epoch. Threads may share it: each batch goes to one of them."""
 
     def __init__(self, loader: Connection, begun: protocol.Begun) -> None:
         self._loader: Optional[Connection] = loader
@@ -358,8 +356,8 @@ class Epoch:
         return taken
 
     def kept(self) -> Iterator[Batch]:
-        """The batches, for what has a peer's name: there one may keep them all. Where a batch would take the last slot
-        it is a copy in memory of its own."""
+        """Yields the batches for loaders with a peer's name, which let users keep all batches: a batch that would take
+        the last slot is a copy in memory of its own."""
         ring = self._feed.ring
         for batch in self:
             if len(ring.held) >= ring.hold and not isinstance(ring, device_.DeviceRing):
@@ -371,8 +369,8 @@ class Epoch:
         return self._loader is None
 
     def close(self) -> None:
-        """Ends the pass early, as leaving the loop does. The loader's next ``iter`` runs the next epoch, or this one if
-        no batch of it was taken.
+        """Ends the epoch early, as leaving the loop does. The loader's next ``iter`` runs the next epoch, or this one
+        if no batch of it was taken.
 
         The loader's state stays the place after the last batch that was taken.
         """
@@ -384,7 +382,7 @@ class Epoch:
                 loader._epoch, loader._next = (self.epoch + 1, 0) if taken else (self.epoch, self._first)
 
     def __reduce__(self) -> Any:
-        raise TypeError("an iterator of a khop loader is not copied: copy the loader, which takes its place along")
+        raise TypeError("an iterator of a khop loader cannot be copied: copy the loader, which keeps its place")
 
     def __del__(self) -> None:
         if hasattr(self, "_feed"):
@@ -392,24 +390,23 @@ class Epoch:
 
 
 class Loader(Connection):
-    """A loader with a server of its own: starts ``khop serve`` and ends it.
+    """A loader with a server of its own: it starts ``khop serve`` and ends it.
 
-    dataset is the path of one, or a graph in memory, whatever khop.write takes: then the dataset is a temporary one, in
-    $TMPDIR, which goes with the loader. Write it once where it serves more than one loader.
+    dataset is the path of a dataset, or a graph in memory, as khop.write takes it. A graph in memory becomes a
+    temporary dataset in $TMPDIR, which is removed with the loader: use khop.write if several loaders need it.
 
         for epoch in range(10):
             for batch in loader:
                 train(batch.x, batch.edge_index, batch.y)
 
-    Only dataset, sampler, fanouts, the sampler's own options, seeds and what belongs to links, split, batch_size,
-    drop_last, shuffle, seed and instance decide what is in a batch. docs/python.md explains every option.
+    Only dataset, sampler, fanouts, the sampler's own options, seeds and links, split, batch_size, drop_last, shuffle,
+    seed and instance decide what is in a batch. docs/python.md has all options.
 
-    Where several processes train together (torch.distributed, Ray Train, or what a launcher has put into the
-    environment: docs/machines.md) each gets its share; the processes of a machine share one server, which its local
-    rank 0 starts. Over torch.distributed, or in the folder agree, all compare what they load.
+    If several processes train together (torch.distributed, Ray Train, or a launcher's environment: docs/machines.md),
+    each gets its share of the batches. The processes of a machine share one server, which its local rank 0 starts. All
+    compare what they load, over torch.distributed or in the folder agree.
 
-    It is pickled and copied as its options and its state: what comes of that is another loader, which goes on where
-    this one stands.
+    pickle and copy make another loader of its options and its state, which continues where this one is.
     """
 
     _made_of: Optional[tuple[tuple[Any, ...], dict[str, Any]]]
@@ -494,13 +491,13 @@ class Loader(Connection):
 
     def __reduce__(self) -> Any:
         if self._made_of is None:
-            raise TypeError("a khop loader of a graph in memory is not copied: khop.write the graph to a dataset, and "
-                            "make the loader of its path")
+            raise TypeError("a khop loader of a graph in memory cannot be copied: khop.write the graph to a dataset, "
+                            "and make the loader of its path")
         return _another, (type(self), *self._made_of, self.state_dict())
 
     @property
     def server_pid(self) -> int:
-        """The process id of the server, where this process has started it; else 0."""
+        """The process id of the server if this process started it, else 0."""
         return self._server.pid if self._server is not None else 0
 
 
@@ -512,8 +509,8 @@ def _another(kind: Type[Loader], arguments: Sequence[Any], options: Mapping[str,
 
 
 def on_host(dataset: Any, fanouts: Optional[Fanouts] = None, **options: Any) -> Loader:
-    """A loader for what has a peer's name: its batches are made and lie on the host, and in this process where the
-    shared library is, as the peer's do, unless options say otherwise."""
+    """Makes a loader for a class with a peer's name: its batches are on the host, and made in this process if the
+    shared library is there, unless options say otherwise."""
     return Loader(dataset, fanouts, **{"device": "cpu", "process": "auto", **options})
 
 
@@ -537,17 +534,17 @@ def connect(
     max_ring_bytes: int = protocol.MAX_BYTES,
     device: Any = "cpu",
 ) -> Connection:
-    """Joins a running ``khop serve --socket path``. rank None takes torch.distributed's or the environment's, else the
-    lowest that is free.
+    """Joins a running ``khop serve --socket path``. rank None takes that of torch.distributed or of the environment,
+    else the lowest free one.
 
-    device is where batches may lie: those of a server on a device lie there, all others are copied there.
+    device is where batches may be: batches that a server makes on a device stay there, all others are copied there.
 
-    On a ring that many read (``--broadcast``) arrays are read-only, and ids of another width than index_dtype are
-    copied.
+    On a ring that several consumers read (``--broadcast``) arrays are read-only, and ids of another width than
+    index_dtype are copied.
 
-    The first ``iter`` goes on where the rank stands: after a restart with the first batch that was not acknowledged.
+    The first ``iter`` continues where the rank is: after a restart, at the first batch that was not acknowledged.
 
-    Of a server whose seeds are ``on-request``, which has no epochs, any number of processes ask for single batches:
+    A server whose seeds are ``on-request`` has no epochs. Any number of processes may request single batches of it:
     ``khop.connect(path, rank=0).sample(ids)``.
     """
     here = _place.find()
@@ -581,7 +578,7 @@ def _told(nodes: Sequence[Mapping[str, Any]]) -> Schema:
 
 
 def seeds_of(schema: Schema, ids: Seeds, times: Any) -> list[protocol.Typed]:
-    """The seeds of a request by type."""
+    """Returns the seeds of a request by type."""
     if isinstance(ids, tuple) and len(ids) == 2 and isinstance(ids[0], str):
         ids, times = {ids[0]: ids[1]}, None if times is None else {ids[0]: times}
     if not isinstance(ids, Mapping):
@@ -602,7 +599,7 @@ def seeds_of(schema: Schema, ids: Seeds, times: Any) -> list[protocol.Typed]:
 
 
 def settled(options: Mapping[str, Any], fanouts: Optional[Fanouts], num_neighbors: Optional[Fanouts]) -> dict[str, Any]:
-    """Options with the fan-outs, which have two names, and the seed, as khop takes them."""
+    """Returns options with the fan-outs, which have two names, and the seed, as khop takes them."""
     fanouts = _one_of(fanouts=fanouts, num_neighbors=num_neighbors)
     return {**options, "fanouts": None if fanouts is None else fanouts_of(fanouts),
             "seed": value_of("seed", options) % (1 << 64)}

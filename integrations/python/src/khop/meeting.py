@@ -1,6 +1,6 @@
-"""Several processes of a machine that share one server: they begin together, and the one that has started it ends last.
+"""Processes of a machine that share one server: they begin together, and the process that started it ends last.
 
-Nothing is left behind, whoever dies: the folder is the server's, the locks are the kernel's.
+Nothing is left behind, whichever process dies: the folder is the server's, the locks are the kernel's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _STRANGE = 3.0  # seconds that ranks of another parent have to turn out to be a 
 
 
 class Meeting:
-    """A process's part in it, from when it has connected."""
+    """One process's part in a shared server, once it has connected."""
 
     def __init__(self, path: str, place: Place) -> None:
         self._folder = os.path.dirname(path)
@@ -32,8 +32,8 @@ class Meeting:
         return os.path.join(self._folder, f"joined-{local_rank}")
 
     def wait_for_all(self, timeout: float, check: Callable[[], None]) -> None:
-        """The host waits until the others have connected, so that it cannot end the server before. check raises if that
-        is hopeless."""
+        """Makes the host wait until the others have connected, so that it cannot end the server before. check raises if
+        waiting is useless."""
         deadline = time.monotonic() + timeout
         missing = set(range(1, self._place.local_world_size))
         while True:
@@ -54,7 +54,7 @@ class Meeting:
             time.sleep(0.005)
 
     def leave(self) -> None:
-        """The host waits, for some seconds at most, until the others have left."""
+        """Makes the host wait, for some seconds at most, until the others have left."""
         fd, self._fd = self._fd, None
         if fd is None:
             return
@@ -74,8 +74,8 @@ class Meeting:
 
 
 class Parents:
-    """Finds ranks of one run that two processes started, such as two shells, where nothing but the parent tells runs
-    apart: they would wait for each other at two places. Each rank leaves an empty file while it waits."""
+    """Detects ranks of one run that two processes started, such as two shells. If only the parent tells runs apart,
+    such ranks wait for each other at two places. Each rank leaves an empty file while it waits."""
 
     def __init__(self, rank: int) -> None:
         self._folder = os.path.join(socket_folder(), "waiting")
@@ -107,7 +107,7 @@ class Parents:
                 "all, start them by one launcher, or give rank= and world_size= for a server each")
 
     def leave(self) -> None:
-        """Removes what says that this rank waits."""
+        """Removes the file of this rank."""
         Parents._remove(self._note)
 
     @staticmethod

@@ -1,9 +1,9 @@
-"""Messages of PyG's layers that are sums over edges, without a row for each edge.
+"""Computes messages of PyG's layers that are sums over edges, without a row for each edge.
 
 A layer of PyG gathers the rows of x at the sources of the edges (x_j), makes messages of them, and reduces the messages
-by target. Rows stands for gathered rows that nobody has gathered. Where a message is such rows, or those times a weight
-an edge or a head, the reduction is a product of khop.products. Anything else that is done with Rows gathers them, so a
-layer never notices.
+by target. Rows stands for rows that are not gathered yet. If a message is such rows, or those times a weight per edge
+or per head, the reduction is a product of khop.products. Any other operation gathers the rows first, so layers see no
+difference.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _TIMES = {torch.mul, Tensor.mul, Tensor.__mul__, Tensor.__rmul__}
 
 
 class Rows(Tensor):
-    """x[index], times weights if there are any: [edges], or [edges, heads] of as many parts of x's rows."""
+    """x[index] that is not gathered yet, times weights if there are any: [edges], or [edges, heads] for equal parts of
+    x's rows."""
 
     _x: Tensor
     _index: Tensor
@@ -56,7 +57,7 @@ class Rows(Tensor):
         return func(*_gathered(args, False), **_gathered(kwargs or {}, False))
 
     def gather(self, differentiate: bool = True) -> Any:
-        """The rows."""
+        """Returns the rows."""
         x, weights = (self._x, self._weights) if differentiate else (self._x.detach(), self._weights)
         rows = self._select(x, self._index)
         if weights is None:
@@ -125,7 +126,7 @@ def _gathered(value: Any, differentiate: bool = True) -> Any:
 
 
 def select(node_dim: int, x: Any, index: Any, original: Callable[[Tensor, Tensor], Tensor]) -> Any:
-    """The rows of x at the sources or targets of edges: gathered later, if khop may not need them."""
+    """Returns the rows of x at the sources or targets of edges. They are gathered later, if khop may not need them."""
     if (
         products.usable() and products.fits(x, ROWS) and products.fits(index, products.INTEGERS) and index.dim() == 1
         and x.dim() > 1 and node_dim in (0, -x.dim())
@@ -138,7 +139,8 @@ def scatter(
     src: Any, index: Any, dim: int, dim_size: Optional[int], reduce: str, ties: Optional[int],
     original: Callable[..., Tensor],
 ) -> Any:
-    """torch_geometric.utils.scatter: a product where src is Rows. ties say whose the gradient of an extreme is."""
+    """Computes torch_geometric.utils.scatter, by a product if src is Rows. ties chooses which of equal extremes get the
+    gradient."""
     if type(src) is not Rows:
         return original(src, index, dim, dim_size, reduce)
     try:
@@ -153,8 +155,8 @@ def scatter(
 
 
 def segment(src: Any, ptr: Any, reduce: str, original: Callable[..., Tensor]) -> Any:
-    """torch_geometric.utils.segment: a product where src is Rows, and a sum or mean. Gradients of its extremes follow
-    no rule that khop has, where several rows have them."""
+    """Computes torch_geometric.utils.segment, by a product if src is Rows and the reduction a sum or mean. Gradients of
+    its extremes follow no rule that khop has, if several rows are extreme."""
     if type(src) is not Rows:
         return original(src, ptr, reduce)
     try:
@@ -171,8 +173,8 @@ def _along_rows(src: Rows, reduce: str, dim: int) -> bool:
 
 
 def ties_of(reduce: Callable[[Tensor, Tensor], Tensor], groups: Tensor) -> Optional[int]:
-    """Whose the gradient of an extreme is in a function of values [4, 1] and their groups, two of two: see
-    products.FIRST. None where it is neither."""
+    """Returns which of equal extremes get the gradient, for a function of values [4, 1] in two groups of two: see
+    products.FIRST. None if it follows no known rule."""
     with torch.enable_grad():
         x = torch.tensor([[0.0], [0.0], [1.0], [1.0]], requires_grad=True)
         try:
@@ -185,14 +187,14 @@ def ties_of(reduce: Callable[[Tensor, Tensor], Tensor], groups: Tensor) -> Optio
 
 
 class Memory:
-    """Results of functions of tensors and matrices, as long as neither these nor the results change."""
+    """Results of functions of tensors and matrices, kept as long as neither arguments nor results change."""
 
     def __init__(self, keep: int) -> None:
         self._lock = threading.Lock()
         self._all: products.Recent[tuple[list[Tensor], list[int], Any]] = products.Recent(keep)
 
     def call(self, f: Callable[..., Any], given: tuple[Any, ...], rest: tuple[Any, ...]) -> Any:
-        """f(*given, *rest). What is given may be None, and so may results."""
+        """Returns f(*given, *rest). Arguments and results may be None."""
         if torch.is_inference_mode_enabled() or not all(map(_lasting, given)):
             return f(*given, *rest)
         with self._lock:

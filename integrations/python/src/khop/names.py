@@ -1,4 +1,4 @@
-"""Errors for names that khop does not have, as its loaders under others' names raise them."""
+"""Errors for unknown names, in loaders with names of other libraries."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Iterable, Mapping, Optional
 def check(
     where: str, given: Iterable[str], known: Iterable[str], section: str, instead: Optional[Mapping[str, str]] = None,
 ) -> None:
-    """Refuses names that are not known: says what to do instead, or which known name is the nearest.
+    """Refuses unknown names: the error says what to do instead, or gives the nearest known name.
 
-    section is the one of docs/migrating.md that lists what there is.
+    section is the one of docs/migrating.md that lists the known names.
     """
     known = set(known)
     for name in given:

@@ -1,4 +1,4 @@
-"""How a loader comes by its batches: from a loader in this process, a server of its own, or one that runs already."""
+"""Opens a loader's source of batches: a loader in this process, a server of its own, or a running server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _loaders_made = 0  # of this process that have a server, for the meeting points 
 
 @dataclass
 class Opening:
-    """What a loader has opened, all of which ends with it. how are options of Feed."""
+    """All that a loader has opened, which ends with it. how are options of Feed."""
 
     place: _place.Place = field(default_factory=_place.Place)
     how: Mapping[str, Any] = field(default_factory=dict)
@@ -38,14 +38,14 @@ class Opening:
     _pid: int = field(default_factory=os.getpid)
 
     def dataset(self, data: Any) -> str:
-        """The path of a dataset; one that is temporary, where data is a graph in memory."""
+        """Returns the path of a dataset: a temporary one if data is a graph in memory."""
         if isinstance(data, (str, bytes, os.PathLike)):
             return os.fsdecode(data)
         self._data, path = temporary("khop-data-", data, self.binary, inside=False)
         return path
 
     def inside(self, config: Configuration, flags: Sequence[str]) -> Feed:
-        """The feed of a loader in this process."""
+        """Returns the feed of a loader in this process."""
         if not config.options.get("workers") and self.place.local_world_size > 1:
             config.options["workers"] = max(1, len(os.sched_getaffinity(0)) // self.place.local_world_size)
         config.flags(flags)
@@ -57,7 +57,8 @@ class Opening:
     def server(
         self, dataset: Any, config: Configuration, flags: Sequence[str], socket: Optional[_binary.PathLike],
     ) -> Feed:
-        """The feed of a server, which the local rank 0 starts, and the other processes of the machine share."""
+        """Returns the feed of a server, which local rank 0 starts, and which the other processes of the machine
+        share."""
         global _loaders_made
         path = None if socket is None else os.fsdecode(socket)
         shared = self.place.local_world_size > 1
@@ -92,7 +93,7 @@ class Opening:
             self._parents.check()
 
     def end(self) -> None:
-        """Leaves the server and ends it if it is ours, and removes data. Does nothing in a child that was forked."""
+        """Leaves the server, ends it if this process started it, and removes data. Does nothing in a forked child."""
         if self._pid != os.getpid():
             return
         if self.feed is not None:

@@ -1,4 +1,4 @@
-"""What Python says, as a configuration of khop: one JSON object, and arrays beside it (docs/json.md, "A
+"""Options of Python as a configuration of khop: one JSON object, and arrays beside it (docs/json.md, "A
 configuration")."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ triple."""
 
 
 def check_names(given: Iterable[str], others: Iterable[str]) -> None:
-    """Refuses options that khop.Loader does not have, and names the nearest one, of others too."""
+    """Refuses options that khop.Loader does not have. The error gives the nearest name, also of others."""
     for name in given:
         if name not in OPTIONS:
             near = difflib.get_close_matches(name, [*OPTIONS, *others], 1)
@@ -41,13 +41,13 @@ def check_names(given: Iterable[str], others: Iterable[str]) -> None:
 
 
 def value_of(name: str, given: Mapping[str, Any]) -> Any:
-    """The given value of an option, or its default."""
+    """Returns the given value of an option, or its default."""
     value = given.get(name)
     return OPTIONS[name].default if value is None else value
 
 
 def described() -> str:
-    """Options with their defaults and what they mean, as help() shows them."""
+    """Returns all options with defaults and meaning, as help() shows them."""
     lines = []
     for name, option in OPTIONS.items():
         default = "" if option.default is None else f" = {option.default!r}"
@@ -76,7 +76,7 @@ class Configuration:
     # --- seeds ---
 
     def seeds(self, seeds: Seeds, times: Any, edges: EdgeSeeds, labels: Any, edge_times: Any) -> None:
-        """Sets seeds of either kind, by khop.Loader's options of that order."""
+        """Sets seeds that are nodes or edges, from khop.Loader's options in this order."""
         if edges is None and (labels is not None or edge_times is not None):
             raise TypeError("edge_label and edge_label_time belong to edge_label_index")
         if edges is None:
@@ -87,7 +87,7 @@ class Configuration:
             raise TypeError("seeds are nodes or edges: give seeds or edge_label_index")
 
     def nodes(self, seeds: Seeds, times: Any = None) -> None:
-        """Sets seeds that are nodes. times are one for each: an array, or a mapping with the same keys."""
+        """Sets seeds that are nodes. times has one for each seed: an array, or a mapping with the same keys."""
         self._names = {None: "seeds", "times": "input_time"}
         if seeds is None or isinstance(seeds, str) or isinstance(seeds, tuple) and len(seeds) == 2 and seeds[1] is None:
             if times is not None:
@@ -111,7 +111,8 @@ class Configuration:
         self.options["seeds"] = {"nodes": rows}
 
     def edges(self, edges: EdgeSeeds, labels: Any = None, times: Any = None) -> None:
-        """Sets seeds that are edges. labels and times are as edges is: alone, or a mapping with the same keys."""
+        """Sets seeds that are edges. labels and times have the form of edges: an array, or a mapping with the same
+        keys."""
         self._names = {None: "edge_label_index", "labels": "edge_label", "times": "edge_label_time"}
         values = {"edge_label": labels, "edge_label_time": times}
         if isinstance(edges, tuple) and len(edges) == 2 and _is_type(edges[0]):
@@ -152,7 +153,7 @@ class Configuration:
         return json.dumps({k: _plain(v) for k, v in self.options.items() if v is not None})
 
     def file(self) -> str:
-        """The path of a file with the configuration, for who inherits it."""
+        """Returns the path of a file with the configuration, for a process that inherits it."""
         file = nameless()
         self._files.append(file)
         file.write(self.json().encode())
@@ -160,19 +161,19 @@ class Configuration:
         return f"/proc/self/fd/{file.fileno()}"
 
     def inherit(self) -> tuple[int, ...]:
-        """The file descriptors that the program needs."""
+        """Returns the file descriptors that the program needs."""
         return tuple(file.fileno() for file in self._files)
 
     def close(self) -> None:
-        """The program has its own descriptors, or has read what it needs."""
+        """Closes the files. The program then has its own descriptors, or has read them."""
         while self._files:
             self._files.pop().close()
 
     # --- errors ---
 
     def failure(self, said: str, otherwise: type[KhopError] = ServerError) -> Optional[KhopError]:
-        """The error that khop wrote as one JSON object, with the caller's names of options; None where the text is not
-        one."""
+        """Returns the error that khop wrote as one JSON object, with the caller's names of options; None if the text is
+        no such object."""
         try:
             problem = json.loads(said)
             text = str(problem["message"])
@@ -194,7 +195,7 @@ class Configuration:
 
 
 def nameless() -> IO[bytes]:
-    """A file in memory, or on disk where Python was built for a system that has no such files."""
+    """Returns a file in memory, or on disk if Python was built for a system without such files."""
     if hasattr(os, "memfd_create"):
         return open(os.memfd_create("khop"), "w+b")
     return tempfile.TemporaryFile()
@@ -243,7 +244,7 @@ def _is_type(key: Any) -> bool:
 
 
 def fanouts_of(fanouts: Fanouts) -> Any:
-    """Fan-outs as in a configuration. Keys of a mapping are relations, edge types, or "*" for all others."""
+    """Returns fan-outs as in a configuration. Keys of a mapping are relations, edge types, or "*" for all others."""
     if not isinstance(fanouts, Mapping):
         return _whole(fanouts)
     if not fanouts:
@@ -278,7 +279,7 @@ def _ids(values: Any) -> Any:
 
 
 def numbers_of(name: str, values: Any) -> Any:
-    """Whole numbers of one dimension, as int64 in a row."""
+    """Returns whole numbers of one dimension, as contiguous int64."""
     array = _array(values)
     if array.ndim != 1 or array.size and array.dtype.kind not in "iu":
         raise ValueError(f"{name}: {array.dtype} of shape {array.shape}: must be whole numbers in one dimension")

@@ -1,8 +1,7 @@
-"""Batches in shapes that repeat: for jax.jit, torch.compile without dynamic shapes, and CUDA graphs.
+"""Pads batches to shapes that repeat: for jax.jit, torch.compile without dynamic shapes, and CUDA graphs.
 
-Every list of nodes, seeds and edges is made longer, and masks say what is real. After each hop there is at least one
-padding node more than nodes; padding edges lead from the last padding node to the last padding node, so nothing real
-ever receives anything from them.
+Every list of nodes, seeds and edges gets longer, and masks mark what is real. After each hop there is at least one
+padding node. Padding edges lead from the last padding node to itself, so real nodes never receive anything from them.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from .views import Typed
 
 @dataclass(frozen=True)
 class Sizes:
-    """Padded lengths. A batch that does not fit is an error that says which."""
+    """Padded lengths. A batch that does not fit raises an error that names the list."""
 
     nodes: tuple[tuple[int, ...], ...]
     """[hop][node type]: the node list after each hop; one more than the most nodes that there may be."""
@@ -32,8 +31,8 @@ class Sizes:
 
 
 def pad(batch: Typed, sizes: Union[str, Sizes], about: Optional[Mapping[str, Any]] = None) -> OwnArrays:
-    """A batch's arrays, copied into padded shapes: "pow2" (the next powers of two), "max" (what the sampler can reach
-    at most: one shape for all), or Sizes. about is what the server tells, which "max" needs."""
+    """Copies a batch's arrays into padded shapes: "pow2" (the next powers of two), "max" (the sampler's bound: one
+    shape for all), or Sizes. about is the server's description, which "max" needs."""
     if isinstance(sizes, str):
         if sizes == "pow2":
             sizes = _powers_of_two(batch)
@@ -137,11 +136,12 @@ def _power(n: int) -> int:
 
 
 def most(schema: Schema, about: Mapping[str, Any]) -> Sizes:
-    """What the neighbour sampler can reach at most: the products of the fan-outs, or what the graph has."""
+    """Returns the most that the neighbour sampler can reach: the products of the fan-outs, or all that the graph
+    has."""
     found = re.match(r"neighbor fanouts=(.+) replace=(true|false) frontier=(all|new)$", str(about.get("sampler")))
     batch_size = about.get("batch_size")
     if found is None or not isinstance(batch_size, int):
-        raise ValueError(f'pad="max": the sampler ({about.get("sampler")}) has no bounds that are known here: '
+        raise ValueError(f'pad="max": the sampler ({about.get("sampler")}) has no bounds that khop knows: '
                          'use "pow2" or khop.padding.Sizes')
     replace = found[2] == "true"
     fanouts = _fanouts(found[1], schema.edge_types)
@@ -170,7 +170,7 @@ def most(schema: Schema, about: Mapping[str, Any]) -> Sizes:
         edges.append(tuple(hop))
     if max(max(row) for row in [*nodes, *edges]) > 1 << 40:
         raise ValueError(
-            'pad="max": with a fan-out of -1 and a server that does not tell the graph\'s size there is no bound')
+            'pad="max": there is no bound for a fan-out of -1 if the server does not send the graph\'s size')
     return Sizes(tuple(nodes), tuple(reversed(edges)), tuple(batch_size for _ in every))
 
 

@@ -1,4 +1,4 @@
-"""Which of the processes that train together this one is."""
+"""Finds the rank of this process among those that train together."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LAUNCHERS: tuple[Mapping[str, Any], ...] = (
 
 @dataclass(frozen=True)
 class Place:
-    """This process among those that share an epoch, and among those of the same machine."""
+    """This process's rank and world size, and those within its machine."""
 
     rank: int = 0
     world_size: int = 1
@@ -44,11 +44,11 @@ class Place:
 
 
 def find(rank: Optional[int] = None, world_size: Optional[int] = None) -> Place:
-    """Returns the place that is asked for, else that of torch.distributed, else that of Ray Train, else that of the
-    first launcher whose names are in the environment, else 0 of 1 (docs/machines.md, "Which rank").
+    """Returns the given place, else that of torch.distributed, else that of Ray Train, else that of the first launcher
+    whose names are in the environment, else 0 of 1 (docs/machines.md, "Which rank").
 
-    Which ranks this machine has is found the same way; here is empty where nothing says, and torch.distributed can be
-    asked (khop.ranks). A place that is asked for is alone on its machine.
+    The ranks of this machine are found the same way; here is empty if nothing names them, and torch.distributed can
+    find them (khop.ranks). A given place is alone on its machine.
     """
     if (rank is None) != (world_size is None):
         raise ValueError("rank and world_size: give both or neither")
@@ -135,7 +135,7 @@ def _numbers(name: str) -> tuple[int, ...]:
     try:
         return tuple(int(n) for n in os.environ[name].split(","))
     except ValueError:
-        raise ValueError(f"the environment's {name} is {os.environ[name]!r}, which is no list of numbers") from None
+        raise ValueError(f"the environment's {name} is {os.environ[name]!r}, which is not a list of numbers") from None
 
 
 def _number(name: str, default: int) -> int:
@@ -149,13 +149,13 @@ def _number(name: str, default: int) -> int:
 
 
 def run_is_named() -> bool:
-    """Whether the environment has what no other run of this machine has at the time. Else the parent process tells runs
-    apart."""
+    """Whether the environment has a value that no other run of this machine has at the time. Else the parent process
+    tells runs apart."""
     return any(os.environ.get(n) for n in ("MASTER_PORT", "SLURM_STEP_ID", "PMIX_NAMESPACE"))
 
 
 def meeting_point(ordinal: int) -> str:
-    """The socket at which the processes of this machine meet: the same for all that one launcher started.
+    """Returns the socket at which the processes of this machine meet: the same for all that one launcher started.
 
     ordinal counts the loaders of a process, which all processes must make in the same order.
     """
@@ -168,7 +168,7 @@ def meeting_point(ordinal: int) -> str:
 
 
 def socket_folder() -> str:
-    """A folder for sockets that only this user may enter. Made if it is not there."""
+    """Returns a folder for sockets that only this user may enter, and makes it if necessary."""
     folder = os.path.join(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir(), f"khop-{os.getuid()}")
     os.makedirs(folder, mode=0o700, exist_ok=True)
     s = os.lstat(folder)

@@ -1,7 +1,7 @@
 """Products on CUDA devices: structures that torch makes there, and the library's kernels on torch's current stream.
 
-Nothing here waits for the device. The host reads no ids, so none is refused: an edge with an id out of range counts as
-if it were not there.
+No function here waits for the device. The host reads no ids, so it refuses none: an edge with an id out of range is
+ignored.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Placed(ctypes.Structure):
 
 @functools.lru_cache(maxsize=None)
 def serves(ordinal: int) -> bool:
-    """Whether the library computes on a device. Where it does not, a warning says why, once."""
+    """Whether the library computes on a device. If not, a warning gives the reason, once."""
     try:
         products.call("device", ordinal)
     except KhopError as e:
@@ -78,7 +78,7 @@ def _sorted(keys: Tensor, rows: int) -> tuple[Tensor, Tensor]:
 
 
 class Structure(products.Structure):
-    """One on a device. It is made there at the first need, and so is its transpose."""
+    """A structure on a device, made there at the first use, as is its transpose."""
 
     def __init__(
         self, under: Sequence[Tensor], rows: int, cols: int, on: int, side: _Side, in_rows: bool,
@@ -132,8 +132,8 @@ class Structure(products.Structure):
         return inverse
 
     def softmax(self, scores: Tensor, given: Optional[Tensor] = None) -> Tensor:
-        """Softmax over the edges of each row of scores [edges, heads], float32; or its gradient, where scores are its
-        result and given is the gradient with respect to that."""
+        """Computes softmax over the edges of each row of scores [edges, heads], float32; or its gradient, if scores are
+        the result and given is the gradient with respect to it."""
         side = self._side(False)
         operation = _SOFTMAX if given is None else _SOFTMAX_BACKWARD
         out = scores.new_zeros(scores.size(1), self.edges)
@@ -143,13 +143,13 @@ class Structure(products.Structure):
 
 
 def in_rows(on: int, rows: int, cols: int, under: Sequence[Tensor]) -> Structure:
-    """The structure of compressed rows, which must not lead beyond the edges."""
+    """Makes the structure of compressed rows, which must not lead beyond the edges."""
     indptr, indices, *order = under
     return Structure(under, rows, cols, on, _Side(indptr, indices, order[0].long() if order else None), True)
 
 
 def of_edges(on: int, rows: int, cols: int, targets: Tensor, sources: Tensor) -> Structure:
-    """The structure of edges in any order. Those of the same targets share what was sorted."""
+    """Makes the structure of edges in any order. Those with the same targets share the sorted order."""
     if sources is targets:
         indptr, order = _sorted(targets, rows)
     else:
@@ -178,8 +178,8 @@ class _Softmax(torch.autograd.Function):
 
 
 def softmax(src: Any, index: Any, num_nodes: Optional[int], dim: int) -> Tensor:
-    """torch_geometric.utils.softmax over groups of an index. Refused where it is not of a device, or no softmax of
-    khop's."""
+    """Computes torch_geometric.utils.softmax over groups of an index. Refused if it is not on a device, or if khop has
+    no such softmax."""
     fits = products.usable() and products.fits(src, {torch.float32}) and products.fits(index, products.INTEGERS)
     if not fits or dim != 0 or src.dim() not in (1, 2) or index.dim() != 1 or index.numel() != src.size(0):
         raise products.Refused

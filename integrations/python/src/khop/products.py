@@ -1,8 +1,8 @@
 """Products of sparse and dense matrices by khop's kernels, as functions that torch differentiates.
 
-Structure is what a matrix is without its values: the library has it under a handle, with the transpose, which it makes
-once. structure() finds the one of given tensors again, as long as the tensors are as they were. khop.sparse puts
-products in the place of those of torch, PyG and DGL. placed has the structures of CUDA devices.
+A Structure is a matrix without its values: the library has it under a handle, with the transpose, which it makes once.
+structure() finds the one of given tensors again, while the tensors are unchanged. khop.sparse replaces products of
+torch, PyG and DGL by these. placed has the structures on CUDA devices.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ INTEGERS = {torch.int32: 4, torch.int64: 8}
 
 
 class Refused(Exception):
-    """khop does not compute this. Whoever calls falls back to what was there before khop."""
+    """A case that khop does not compute. The caller falls back to the original function."""
 
 
 class _Product(ctypes.Structure):
@@ -96,7 +96,7 @@ def call(name: str, *arguments: Any) -> None:
 
 
 def operations() -> int:
-    """How many products khop has computed in this process."""
+    """Returns how many products khop has computed in this process."""
     count = ctypes.c_int64()
     call("operations", count)
     return count.value
@@ -116,13 +116,13 @@ _transforms: Callable[[], Any] = getattr(getattr(_torch._C, "_functorch", None),
 
 
 def place(t: Any) -> Optional[int]:
-    """The CUDA device that a tensor is on, None for the CPU."""
+    """Returns the CUDA device that a tensor is on, None for the CPU."""
     on: Optional[int] = unified_tensor.devices.ordinal(t)
     return on
 
 
 def fits(t: Any, dtypes: Any = FLOATS) -> bool:
-    """Whether khop can compute with a tensor: an ordinary one, on the CPU or a device that the library serves, of one
+    """Whether khop can compute with a tensor: an ordinary one, on the CPU or a device that the library supports, of one
     of the dtypes."""
     if type(t) not in (Tensor, torch.nn.Parameter) or t.layout != torch.strided or t.dtype not in dtypes:
         return False
@@ -138,13 +138,13 @@ def computes(reduce: str, x: Any) -> bool:
 
 
 def version(t: Tensor) -> Optional[int]:
-    """How often a tensor was changed in place; None where torch does not count."""
+    """Returns how often a tensor was changed in place; None if torch does not count."""
     return None if t.is_inference() else t._version
 
 
 def parts(t: Any) -> tuple[Tensor, ...]:
-    """The strided tensors that hold a tensor, or a matrix of torch or torch_sparse: structure first, values last. None
-    where it is something else."""
+    """Returns the strided tensors that hold a tensor, or a matrix of torch or torch_sparse: structure first, values
+    last. None for other objects."""
     if hasattr(t, "csr") and hasattr(t, "sparse_sizes"):  # torch_sparse.SparseTensor
         return tuple(p for p in t.csr() if p is not None)
     if type(t) not in (Tensor, torch.nn.Parameter):
@@ -159,7 +159,7 @@ def parts(t: Any) -> tuple[Tensor, ...]:
 
 
 class Structure:
-    """A sparse matrix of khop's without values. The tensors under it belong to it, and must not change."""
+    """A sparse matrix of khop without values. It owns its tensors, which must not change."""
 
     on: Optional[int] = None  # the CUDA device
 
@@ -182,7 +182,7 @@ class Structure:
         return all(v is not None and v == version(t) for v, t in zip(self.versions, self.under))
 
     def stamp(self, values: Tensor) -> int:
-        """A number that stands for these values, for as long as they are the last ones and do not change."""
+        """Returns a number that identifies these values, while they are the last ones and do not change."""
         now = version(values)
         if now is None or values.requires_grad or lent(values.data_ptr()):
             return 0
@@ -197,8 +197,8 @@ class Structure:
         self, transposed: bool, reduce: int, values: Optional[Tensor], heads: int, x: Tensor, stamp: int,
         share: float = 0, seed: int = 0,
     ) -> Tensor:
-        """The product with x [columns, width]; float32. values is float32 [edges, heads], both are contiguous. With a
-        share it is one of some rows of x, which the seed draws."""
+        """Returns the product with x [columns, width]; float32. values is float32 [edges, heads], both are contiguous.
+        With a share it uses some rows of x, drawn with the seed."""
         y = torch.empty(self.cols if transposed else self.rows, x.size(1), dtype=torch.float32)
         product = _Product(
             _address(values), x.data_ptr(), y.data_ptr(), x.size(1), heads, stamp, transposed, reduce, FLOATS[x.dtype],
@@ -207,8 +207,8 @@ class Structure:
         return y
 
     def extreme(self, least: bool, values: Optional[Tensor], x: Tensor, places: Optional[Tensor] = None) -> Tensor:
-        """The greatest or the least of the rows of each row, and at which places of the edges they are. values are
-        [edges]; all are contiguous, and of x's dtype."""
+        """Returns the greatest or the least rows of each row, and the places of their edges. values are [edges]; all
+        are contiguous, and of x's dtype."""
         y = torch.empty(self.rows, x.size(1), dtype=x.dtype)
         call("extreme", self._handle, _Extreme(
             _address(values), x.data_ptr(), y.data_ptr(), _address(places), x.size(1), least, DOUBLES[x.dtype],
@@ -218,7 +218,7 @@ class Structure:
     def winners(
         self, transposed: bool, values: Optional[Tensor], y: Tensor, x: Tensor, u: Optional[Tensor] = None,
     ) -> Tensor:
-        """The sums of u over the edges that extremes are of, or how many these are."""
+        """Returns the sums of u over the edges of the extremes, or how many these are."""
         out = torch.empty(self.cols if transposed else self.rows, x.size(1), dtype=x.dtype)
         call("winners", self._handle, _Winners(
             _address(values), x.data_ptr(), y.data_ptr(), _address(u), out.data_ptr(), x.size(1), transposed,
@@ -226,14 +226,14 @@ class Structure:
         return out
 
     def sample(self, heads: int, u: Tensor, v: Tensor) -> Tensor:
-        """The dot products of parts of rows of u and v at the ends of the edges, [edges, heads]."""
+        """Returns the dot products of parts of rows of u and v at the ends of the edges, [edges, heads]."""
         out = torch.empty(self.edges, heads, dtype=torch.float32)
         sampled = _Sampled(u.data_ptr(), v.data_ptr(), out.data_ptr(), u.size(1), heads, torch.get_num_threads())
         call("sample", self._handle, sampled)
         return out
 
     def inverse(self, transposed: bool) -> Tensor:
-        """1/edges of each row, or of each column; [n, 1]."""
+        """Returns 1/edges of each row, or of each column; [n, 1]."""
         if transposed not in self._inverses:
             ones = torch.ones(self.rows if transposed else self.cols, 1)
             self._inverses[transposed] = 1 / self.multiply(transposed, SUM, None, 1, ones, 0).clamp_(min=1)
@@ -249,16 +249,16 @@ def _floats(t: Tensor) -> Any:
 
 
 class Draws:
-    """Which gradients of products are made of some of the rows: of products whose rows have at least this number of
-    numbers to add in the mean, edges times columns, for a share of the edges. Each draws rows of its own, so that the
-    gradient of all layers is right in the mean."""
+    """Chooses which gradients of products use some of the rows: those of products whose rows add on average at least
+    this many numbers, edges times columns, for a share of the edges. Each draws rows of its own, so that the gradient
+    of all layers is right in the mean."""
 
     def __init__(self, share: float, seed: int, least: float) -> None:
         self.share, self.seed, self.least = share, seed, least
         self._lock, self._number = threading.Lock(), 0
 
     def next(self, s: Structure, transposed: bool, reduce: int, heads: int, dy: Tensor) -> tuple[float, int]:
-        """Share and seed of a gradient; no share where it is exact."""
+        """Returns share and seed for a gradient; no share if it is exact."""
         rows = s.cols if transposed else s.rows
         if torch.is_grad_enabled() or reduce == SPREAD or heads != 1 or dy.dtype != torch.float32 or s.on is not None:
             return 0, 0
@@ -405,8 +405,8 @@ def _first(s: Structure, least: bool, values: Optional[Tensor], x: Tensor) -> Te
 
 
 def extreme(s: Structure, least: bool, ties: int, values: Optional[Tensor], x: Tensor) -> Tensor:
-    """The greatest or the least rows of x [columns, ...], each times the value of its edge. values are [edges] or
-    [edges, 1], of x's dtype, or None. Refused where khop has no such gradient."""
+    """Returns the greatest or the least rows of x [columns, ...], each times the value of its edge. values are [edges]
+    or [edges, 1], of x's dtype, or None. Refused if khop has no such gradient."""
     if values is not None:
         if values.dtype != x.dtype or values.numel() != s.edges or ties != FIRST and values.requires_grad:
             raise Refused
@@ -423,7 +423,7 @@ def extreme(s: Structure, least: bool, ties: int, values: Optional[Tensor], x: T
 
 
 def aggregate(s: Structure, reduce: str, values: Optional[Tensor], x: Tensor, ties: Optional[int] = FIRST) -> Tensor:
-    """The sums, means or extremes of rows of x, by name. Refused where khop has none."""
+    """Returns sums, means or extremes of rows of x, by name. Refused if khop does not have the reduction."""
     if reduce in SUMS:
         return multiply(s, False, SUMS[reduce], values, x)
     if ties is None or not computes(reduce, x) or s.on is not None:
@@ -432,10 +432,11 @@ def aggregate(s: Structure, reduce: str, values: Optional[Tensor], x: Tensor, ti
 
 
 def multiply(s: Structure, transposed: bool, reduce: int, values: Optional[Tensor], x: Tensor) -> Tensor:
-    """The product of a matrix and x [columns, ...]. values are [edges] or [edges, heads], or None: 1 everywhere.
+    """Returns the product of a matrix and x [columns, ...]. values are [edges] or [edges, heads], or None: 1
+    everywhere.
 
-    Heads are equal parts of the columns of x. The result has x's dtype, or float32 where values have it. Refused where
-    they are not all in one place.
+    Heads are equal parts of the columns of x. The result has x's dtype, or float32 if values have it. Refused if they
+    are not all in one place.
     """
     if any(place(t) != s.on for t in (x, values) if t is not None):
         raise Refused
@@ -453,7 +454,7 @@ _V = TypeVar("_V")
 
 
 class Recent(OrderedDict[Any, _V]):
-    """What was put in or moved to the end last, at most so many."""
+    """The objects added or moved to the end last, up to a number."""
 
     def __init__(self, keep: int) -> None:
         super().__init__()
@@ -466,8 +467,8 @@ class Recent(OrderedDict[Any, _V]):
 
 
 class Structures:
-    """Those of the tensors that were used last, for as long as the tensors do not change. One of arrays in a slot is
-    found as long as somebody else keeps it, such as the graph of a gradient: the slot is not to wait for this cache."""
+    """The structures of the tensors used last, while the tensors do not change. A structure of arrays in a slot is
+    found only while something else keeps it, such as the graph of a gradient: this cache must not hold the slot."""
 
     def __init__(self, keep: int) -> None:
         self._lock = threading.Lock()
@@ -477,7 +478,8 @@ class Structures:
     def find(
         self, kind: Any, under: Sequence[Tensor], make: Callable[[], Structure], search: bool = False,
     ) -> Structure:
-        """The structure of tensors of a kind, made where there is none. With search, equal tensors serve too."""
+        """Returns the structure of tensors of a kind, and makes it if necessary. With search, equal tensors count,
+        too."""
         key = (kind, *((t.data_ptr(), version(t), t.shape, t.stride(), t.dtype) for t in under))
         in_slots = any(lent(t.data_ptr()) for t in under)
         with self._lock:
@@ -525,9 +527,9 @@ def _one_place(*tensors: Tensor) -> Optional[int]:
 
 
 def in_rows(rows: int, cols: int, indptr: Tensor, indices: Tensor, order: Optional[Tensor] = None) -> Structure:
-    """The structure of compressed rows. Nothing is copied, unless a tensor is not contiguous.
+    """Returns the structure of compressed rows. Only tensors that are not contiguous are copied.
 
-    order says which edge stands at each place; None: they are in order.
+    order gives the edge at each place; None: they are in order.
     """
     given = [t for t in (indptr, indices, order) if t is not None]
     if not all(fits(t, INTEGERS) and t.dim() == 1 for t in given) or indptr.numel() != rows + 1:
@@ -546,7 +548,7 @@ def in_rows(rows: int, cols: int, indptr: Tensor, indices: Tensor, order: Option
 
 
 def of_edges(rows: int, cols: int, targets: Tensor, sources: Tensor) -> Structure:
-    """The structure of edges in any order."""
+    """Returns the structure of edges in any order."""
     if not fits(targets, INTEGERS) or not fits(sources, INTEGERS) or targets.dtype != sources.dtype:
         raise Refused
     if targets.dim() != 1 or targets.shape != sources.shape:

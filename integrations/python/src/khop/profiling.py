@@ -1,4 +1,4 @@
-"""Ranges for profilers, while one runs, and figures for loggers."""
+"""Ranges in profilers, and numbers for loggers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _NSYS = "NSYS_PROFILING_SESSION_ID"  # which Nsight Systems sets
 
 
 def shown(name: str) -> ContextManager[Any]:
-    """A range of that name for torch's profiler, or for Nsight Systems (NVTX), where one of them runs in this thread;
-    else nothing. torch is not imported for it."""
+    """Returns a range of that name for torch's profiler, or for Nsight Systems (NVTX), if one of them runs in this
+    thread; else an empty context. It does not import torch."""
     torch: Any = sys.modules.get("torch")
     if torch is None:
         return _NONE
@@ -29,7 +29,8 @@ def shown(name: str) -> ContextManager[Any]:
 
 
 def flat(statistics: Mapping[str, Any], prefix: str) -> dict[str, float]:
-    """The numbers of statistics as a flat dict, with names such as khop/loader/wait/sum_s; durations are in seconds."""
+    """Returns the numbers of statistics as a flat dict, with names such as khop/loader/wait/sum_s; durations are in
+    seconds."""
     return dict(_flat(statistics, prefix))
 
 
@@ -44,8 +45,8 @@ def _flat(value: Any, name: str) -> Iterator[tuple[str, float]]:
 
 
 def lightning_callback(loader: Any) -> Any:
-    """A callback of Lightning that logs the loader's metrics() to the trainer's loggers after each training epoch, and
-    prints its report(). Lightning, or pytorch_lightning, must be installed."""
+    """Returns a callback of Lightning that logs the loader's metrics() after each training epoch, and prints its
+    report(). Lightning, or pytorch_lightning, must be installed."""
     try:
         base: Any = importlib.import_module("lightning.pytorch")
     except ImportError:

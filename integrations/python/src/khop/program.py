@@ -1,4 +1,4 @@
-"""Commands of khop that run to their end."""
+"""Runs commands of khop to their end."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .options import Configuration, nameless
 
 
 class Done(NamedTuple):
-    """What has come of a command."""
+    """The result of a command: exit status and output."""
 
     status: int
     stdout: bytes
     stderr: bytes
 
     def check(self) -> None:
-        """Raises what the command says, as a ServerError, where it has failed."""
+        """Raises the command's message as a ServerError if it failed."""
         if self.status:
             raise ServerError(self.stderr.decode("utf-8", "replace").strip().replace("khop: ", "", 1))
 
@@ -30,8 +30,8 @@ def call(
     arguments: Sequence[str], binary: Optional[_binary.PathLike] = None, inherit: Sequence[int] = (),
     small: bool = False,
 ) -> Done:
-    """Runs a command line, by the khop program. One that is small, so that nobody will want to interrupt it, runs in
-    this process where the shared library is loaded: to start a program takes longer."""
+    """Runs a command line by the khop program. A small one, which nobody will want to interrupt, runs in this process
+    if the shared library is loaded: that is faster than starting a program."""
     if small and binary is None and _library.loaded():
         return _within([os.fsencode(a) for a in arguments])
     done = subprocess.run(
@@ -55,8 +55,7 @@ def run(
     command: str, arguments: Sequence[str], options: Mapping[str, Any], binary: Optional[_binary.PathLike] = None,
     otherwise: type[KhopError] = ServerError, small: bool = False,
 ) -> Done:
-    """Runs a command. Where it does not take its options that is an OptionError, else an error of the type
-    otherwise."""
+    """Runs a command. Refused options are an OptionError, other failures an error of the type otherwise."""
     config = Configuration(options)
     try:
         done = call([command, *arguments, "--config", config.file()], binary, config.inherit(), small)

@@ -1,6 +1,6 @@
-"""The messages of the feed, and the descriptor of a batch: docs/feed.md, byte by byte. Nothing here touches a socket.
+"""The messages of the feed, and the descriptor of a batch: docs/feed.md, byte by byte. This module uses no socket.
 
-Whatever comes in is checked before it is used: a reader raises ProtocolError and never reads outside what it was given.
+All input is checked before it is used: a reader raises ProtocolError and never reads outside its input.
 """
 
 from __future__ import annotations
@@ -69,21 +69,21 @@ class Typed(NamedTuple):
 # --- what a consumer sends --------------------------------------------------------------------------------------------
 
 def hello(rank: Optional[int], index_dtype: int, hold: int, pid: int, takes: int = 0) -> bytes:
-    """index_dtype is a code of DTYPES, 0 for the server's own; hold 0 for as many slots as the server gives; takes
-    TAKES_DEVICE or 0."""
+    """Encodes HELLO. index_dtype is a code of DTYPES, 0 for the server's own; hold 0 for the server's number of slots;
+    takes TAKES_DEVICE or 0."""
     head = struct.pack("<HHI8sHHIIIII", HELLO, 0, 64, MAGIC, VERSION, VERSION, ANY_RANK if rank is None else rank,
                        index_dtype, hold, pid, takes)
     return head.ljust(64, b"\0")
 
 
 def begin(run: int, mode: int, epoch: int = 0, next: int = 0, state: Optional[Any] = None) -> bytes:
-    """mode 0: batch next of epoch; 1: where the rank stands; 2: after the state."""
+    """Encodes BEGIN. mode 0: batch next of epoch; 1: where the rank is; 2: after the state."""
     text = b"" if state is None else json.dumps(state).encode()
     return struct.pack("<HHIIIQQII", BEGIN, 0, 40 + len(text), run, mode, epoch, next, len(text), 0) + text
 
 
 def next_batch(run: int, done: int, slots: Sequence[int]) -> bytes:
-    """Acknowledges the run's batches below done, and returns slots, at most CREDITS."""
+    """Encodes NEXT: acknowledges the run's batches below done, and returns slots, at most CREDITS."""
     n = len(slots)
     return _next(n).pack(NEXT, 0, 24 + 4 * n, run, n, done, *slots)
 
@@ -98,7 +98,7 @@ def stop(run: int) -> bytes:
 
 
 def sample(run: int, epoch: int, number: int, seeds: Sequence[Typed]) -> bytes:
-    """ValueError where a message has no room for the seeds."""
+    """Encodes SAMPLE. ValueError if a message has no room for the seeds."""
     timed = any(s.times is not None for s in seeds)
     sets = b"".join(struct.pack("<II", s.type, len(s.ids)) + s.ids.astype("<i8").tobytes() + (
         b"" if s.times is None else s.times.astype("<i8").tobytes()) for s in seeds)
@@ -155,7 +155,7 @@ class Begun(NamedTuple):
 
 
 class BatchReady(NamedTuple):
-    """As it is in the message, field by field."""
+    """The fields of the message BATCH."""
 
     flags: int
     run: int
@@ -208,7 +208,7 @@ _WELCOME = struct.Struct("<HHI8sHHIIIIIIIQQ")
 
 
 def read(data: bytes) -> Message:
-    """Reads a packet that a server sent."""
+    """Decodes a packet of a server."""
     if len(data) < 8:
         raise ProtocolError(f"a packet of {len(data)} bytes is not a message")
     kind, flags, length = _KIND.unpack_from(data)
@@ -288,7 +288,7 @@ def _begun(data: bytes, flags: int) -> Begun:
 
 
 def read_batch(data: Union[bytes, memoryview], flags: int = 0) -> BatchReady:
-    """Reads a BATCH, of which length and kind are known."""
+    """Decodes a BATCH, whose length and kind are known."""
     ready = tuple.__new__(BatchReady, BATCH_FORM.unpack(data))  # _make, which would count the fields again
     if not 64 <= ready.bytes <= MAX_DESCRIPTOR or ready.next >= MAX_BATCHES:
         raise ProtocolError(f"BATCH: a descriptor of {ready.bytes} bytes, next {ready.next}: out of range")
@@ -351,7 +351,7 @@ _PLACES = {rank: struct.Struct(f"<QI20x{rank}Q") for rank in range(1, 5)}
 
 
 class Form(NamedTuple):
-    """What a layout fixes of an array."""
+    """The properties of an array that a layout fixes."""
 
     at: int
     """Where its entry is in descriptors."""
@@ -363,7 +363,7 @@ class Form(NamedTuple):
 
 
 class Layout:
-    """What the descriptors of a feed have in common: the names of the arrays, in order, and their forms."""
+    """The common part of a feed's descriptors: the names of the arrays, in order, and their forms."""
 
     __slots__ = ("key", "count", "forms", "names", "node_types", "edge_types", "layers")
 
@@ -425,7 +425,7 @@ class Layout:
                 f"descriptor: array {name} is {form.dtype} of {form.place.format}, not {dtypes[-1]} of rank {rank}")
 
     def layers_of(self, counts: tuple[int, ...]) -> int:
-        """The layers of batches whose num_nodes has a shape."""
+        """Returns the layers of batches whose num_nodes has a shape."""
         layers = counts[0] - 1
         if layers < 0 or counts[1] != len(self.node_types) or self.edge_types and layers != self.layers:
             raise ProtocolError(
@@ -435,8 +435,9 @@ class Layout:
     def place(
         self, name: str, descriptor: bytes, segments: Sequence[int],
     ) -> tuple[int, int, tuple[int, ...], np.dtype[Any], str]:
-        """Where an array of a batch is: segment, offset, shape, NumPy's dtype and the dtype's name; KeyError if there
-        is none. segments are their sizes in bytes: the array is within one, or has no elements and segment -1."""
+        """Returns where an array of a batch is: segment, offset, shape, NumPy's dtype and the dtype's name. KeyError if
+        there is no such array. segments are their sizes in bytes: the array is within one, or has no elements and
+        segment -1."""
         at, place, size, numpy, dtype = self.forms[name]
         values: tuple[int, ...] = place.unpack_from(descriptor, at)
         offset, segment, shape = values[0], values[1], values[2:]
@@ -449,8 +450,8 @@ class Layout:
 
 
 def layout(descriptor: bytes, ready: BatchReady, known: Optional[Layout] = None) -> Layout:
-    """Checks a batch's descriptor and reads its layout. known is that of the batch before, which is taken over where
-    the descriptor says that it is the same. descriptor is a copy: what is in the ring may change under a reader."""
+    """Checks a batch's descriptor and returns its layout. known is the layout of the batch before, which is used again
+    if the descriptor says that it is the same. descriptor is a copy: the ring's may change under a reader."""
     magic, size, count, key, epoch, number, following = _HEAD.unpack_from(descriptor)
     if magic != BATCH_MAGIC or size != len(descriptor):
         raise ProtocolError(f"there is no descriptor of {len(descriptor)} bytes where BATCH says")

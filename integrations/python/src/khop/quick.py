@@ -1,7 +1,7 @@
-"""The short way of a batch that is ready and was made in this process: one function from its message to the Batch.
+"""The fast path for a finished batch that was made in this process: one function from its message to the Batch.
 
-What Python takes for such a batch are its calls, so there is none here but of C functions. Whatever is not a batch that
-is ready is left to Feed.next, and read again there.
+The time that Python takes for such a batch is that of its calls, so this path calls only C functions. It leaves every
+other case to Feed.next, which reads the message again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _read = BATCH_FORM.unpack_from
 
 
 class Taker(Protocol):
-    """What a loader has of a run."""
+    """The state of a loader's run."""
 
     _feed: Feed
     _framework: Framework
@@ -35,8 +35,8 @@ class Taker(Protocol):
 
 
 def quick(loader: Taker) -> Optional[Callable[[], Optional[Batch]]]:
-    """A function that takes the next batch of the loader's run, or returns None where it is not that simple. None where
-    batches are not made in this process."""
+    """Returns a function that takes the next batch of the loader's run, or returns None if the case is not that simple.
+    Returns None if batches are not made in this process."""
     feed, ring = loader._feed, loader._feed.ring
     inside = feed._inside
     if inside is None or not _IN_ORDER:

@@ -1,6 +1,6 @@
-"""All ranks compare what they are about to load, over torch.distributed's store or a folder that they all reach.
+"""Compares what all ranks are about to load, over torch.distributed's store or a folder that they all reach.
 
-A rank that differs would train on other batches than the rest believe, and nothing else would say so.
+Without the comparison, a rank that differs would train on other batches without an error.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Ranks:
 
     def __init__(self, place: Place, asked: bool, folder: Union[None, str, bytes, os.PathLike[Any]], timeout: float
                  ) -> None:
-        """asked says that the place was an argument: such a loader may be the only one of its process."""
+        """asked is true if rank and world size were arguments: such a loader may be the only one of its process."""
         global _loaders_made
         self.place, self._timeout = place, timeout
         self._board: Union[None, _Store, _Folder] = None
@@ -139,8 +139,8 @@ class Ranks:
                              meeting=str(machines[here[0]][1]))
 
     def compare(self, about: Mapping[str, Any], fanouts: Any, options: Mapping[str, Any]) -> None:
-        """Raises RanksError, on all ranks, unless all load the same. about is what the server says; it may have been
-        given other options than this process."""
+        """Raises RanksError, on all ranks, unless all load the same. about is the server's description; the server may
+        have other options than this process."""
         state = about.get("state", {})
         said = {key: value_of(key, options) for key, of in OPTIONS.items()
                 if of.samplers or key in state or key in ("remainder", "split")}
@@ -156,7 +156,7 @@ class Ranks:
                         "the same dataset with the same options")
 
     def failed(self, error: BaseException) -> None:
-        """Tells the others that this rank has no loader."""
+        """Tells the other ranks that this one has no loader."""
         if self._board is not None and not isinstance(error, RanksError):
             try:
                 self._notes({"failed": str(error)}, _FAILED)

@@ -1,4 +1,4 @@
-"""Datasets of Ray Data's (docs/machines.md, "From a DataFrame").
+"""Writes datasets of Ray Data's datasets (docs/machines.md, "From a DataFrame").
 
     import khop.ray
 

@@ -1,8 +1,8 @@
 """Layers of PyG that multiply with their weight before or after they sum over edges, whichever is less work.
 
-A (X W) is (A X) W, where A sums or averages over edges: both are the layer, but sums run over the columns of X or of
-X W. A layer takes the other way than its own by a copy of it, which has the same parameters, and multiplies elsewhere.
-What such a copy cannot be made of stays as it is: see _as_written.
+A (X W) is (A X) W, where A sums or averages over edges. Both give the layer's result, but sums run over the columns of
+X or of X W. A copy of the layer with the same parameters computes the other order. Layers that cannot be copied so stay
+as they are: see _as_written.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ LINEAR = 5
 def weight_first(
     edges: int, rows: int, cols: int, inputs: int, outputs: int, learns: bool, learns_x: bool,
 ) -> bool:
-    """Whether it is less work to multiply with the weight first: then sums have the columns of the output, forward and,
-    if anything is learned, backward. Otherwise they have those of the input, backward only where x is learned. The
-    dense product has a row each column of the matrix, or each row of it."""
+    """Whether multiplying with the weight first is less work. Sums then have the columns of the output, forward and, if
+    anything is learned, backward. Otherwise they have those of the input, backward only if x is learned. The dense
+    product has a row for each column of the matrix, or for each row of it."""
     dense = inputs * outputs * (1 + learns + learns_x) / LINEAR
     first = edges * outputs * (1 + (learns or learns_x)) + cols * dense
     return first < edges * inputs * (1 + learns_x) + rows * dense

@@ -1,4 +1,4 @@
-"""Tables of a database for PyTorch Frame: its tensor frames over khop's arrays, and its statistics of columns.
+"""Tables of a database for PyTorch Frame: tensor frames over khop's arrays, and statistics of columns.
 
     tables = khop.relational.Tables("f1.khop")
     for batch in khop.Loader("f1.khop", seeds="task:driver-top3:train", ...):
@@ -32,13 +32,13 @@ _TABLES = "_khop_tables"
 
 
 class Tables:
-    """The tables of a database, as ``khop convert --from relbench`` has written it.
+    """The tables of a database that ``khop convert --from relbench`` has written.
 
-    col_names and col_stats are, for each table, what PyTorch Frame's encoders want: names of columns by their kind, and
-    the statistics of each column. Categories stand in them as their numbers: 0 is the most frequent one.
+    col_names and col_stats are the arguments of PyTorch Frame's encoders, by table: names of columns by their kind, and
+    the statistics of each column. Categories are numbers: 0 is the most frequent one.
 
-    multicategorical names texts that are several categories each, with what stands between them:
-    ``{"movies": {"genres": "|"}}``. Their numbers are kept in memory: 4 bytes each, and 8 a row.
+    multicategorical names columns of texts with several categories each, and the separator: ``{"movies": {"genres":
+    "|"}}``. Their numbers are kept in memory: 4 bytes each, and 8 per row.
     """
 
     def __init__(self, dataset: PathLike, multicategorical: Optional[Mapping[str, Mapping[str, str]]] = None) -> None:
@@ -84,8 +84,8 @@ class Tables:
 
     @property
     def data(self) -> Any:
-        """What models look at before they see a batch: a HeteroData with all tables and edge types, the kinds of the
-        columns and num_nodes, but no rows. Loaders of khop.pyg take it for the dataset that it is of."""
+        """The graph that models inspect before the first batch: a HeteroData with all tables and edge types, the kinds
+        of the columns and num_nodes, but no rows. Loaders of khop.pyg accept it in place of the dataset."""
         import torch
         from torch_geometric.data import HeteroData
 
@@ -102,12 +102,13 @@ class Tables:
         return data
 
     def at(self, table: str, time: int) -> Dict[str, Any]:
-        """Options of khop.Loader for all rows of a table as of a time: ``khop.Loader(.., **tables.at("items", t))``."""
+        """Returns options of khop.Loader for all rows of a table as of a time: ``khop.Loader(.., **tables.at("items",
+        t))``."""
         rows = np.arange(self._counts[table])
         return {"input_nodes": (table, rows), "input_time": np.full(len(rows), time, np.int64)}
 
     def check_times(self, name: str, times: Any) -> None:
-        """A ValueError for times of seeds that are earlier than every row: they are of another unit."""
+        """Raises ValueError for times of seeds that are earlier than every row: they have another unit."""
         oldest = [c[TIME][0]["times"][0] for c in self._columns.values() if TIME in c and "times" in c[TIME][0]]
         if oldest and len(times) and int(times.max()) < min(oldest):
             raise ValueError(
@@ -116,10 +117,10 @@ class Tables:
                 'it tables whose times are that, by df[column].astype("datetime64[ns]")')
 
     def tf(self, batch: Typed, table: str) -> Any:
-        """The rows of a table's nodes in a batch, as a torch_frame.TensorFrame.
+        """Returns the rows of a table's nodes in a batch, as a torch_frame.TensorFrame.
 
-        Numbers are khop's own memory, valid as long as the batch; categories and times are copied, for PyTorch Frame
-        wants them as int64, and times as year, month, day and so on.
+        Numbers are khop's own memory, valid as long as the batch. Categories and times are copied, since PyTorch Frame
+        needs them as int64, and times as year, month, day and so on.
         """
         import torch
 
@@ -159,11 +160,11 @@ class Tables:
         return TensorFrame(features, names)
 
     def to_pyg(self, batch: Batch, seed_time: Optional[int] = None) -> Any:
-        """The batch as PyG's HeteroData, with a tensor frame for each table: what models of RelBench take.
+        """Returns the batch as PyG's HeteroData, with a tensor frame for each table, as models of RelBench take it.
 
-        seed_time is the time of seeds that are rows of no task, where they share one. Of a task that recommends nodes
-        both tables have seed_time, so that a model makes the rows of all seeds of either, and src_index, dst_pos_index
-        and dst_neg_index say which of them a row's source, its destination and its negatives are.
+        seed_time is the common time of seeds that are not rows of a task. For a task that recommends nodes both tables
+        have seed_time, so that a model computes the rows of all seeds of either; src_index, dst_pos_index and
+        dst_neg_index give the places of a row's source, its destination and its negatives among them.
         """
         data = to_pyg(batch, self._hidden, self._edge_types)
         for table in self._columns:
@@ -193,14 +194,14 @@ class Tables:
 
 
 def graph(dataset: PathLike, multicategorical: Optional[Mapping[str, Mapping[str, str]]] = None) -> Tuple[Any, Any]:
-    """What RelBench's make_pkey_fkey_graph makes of a database, of the dataset that khop has made of it: the data of
-    models and loaders, and the statistics of all columns. See Tables."""
+    """Returns the data of models and loaders, and the statistics of all columns, as RelBench's make_pkey_fkey_graph
+    does of a database, but of the dataset that khop made of it. See Tables."""
     tables = Tables(dataset, multicategorical)
     return tables.data, tables.col_stats
 
 
 def tables_of(data: Any) -> Optional[Tables]:
-    """The tables whose ``data`` this is; None for anything else."""
+    """Returns the tables whose ``data`` this is; None for other objects."""
     tables: Optional[Tables] = getattr(data, "__dict__", {}).get(_TABLES)
     return tables
 
@@ -220,8 +221,8 @@ def _set_links(data: Any, links: EdgeView) -> None:
     trees = "batch" in data[source]
     if not trees:  # then all nodes are looked at as of one time
         if len(times) and not bool((times == times[0]).all()):
-            raise ValueError("the seeds of a batch have several times, and nothing tells whose each node is: make the "
-                             "loader with disjoint=True, or with same_time=1")
+            raise ValueError("the seeds of a batch have several times, and a node does not show which seed it belongs "
+                             "to: make the loader with disjoint=True, or with same_time=1")
         _without_trees(data)
     for table in {source, target}:
         rows = data[table].batch_size  # models make so many, as many as there are times of trees, or more
@@ -242,13 +243,13 @@ def embed_text(
     dataset: PathLike, table: str, column: str, embed: Callable[[List[str]], Any], batch_size: int = 1024,
     progress: Optional[Callable[[int, int], None]] = None, force: bool = False,
 ) -> None:
-    """Adds embeddings of a text to a dataset, as the column COLUMN_embedding, which batches then have and Tables hands
-    on as PyTorch Frame's embeddings.
+    """Adds embeddings of a text to a dataset, as the column COLUMN_embedding. Batches then have it, and Tables returns
+    it as PyTorch Frame's embeddings.
 
-    embed makes rows of floats, all as wide, of a list of texts, as torch_frame's text embedders do: a tensor or an
-    array. A text that is missing is "". progress receives how many rows are done, of how many. Rows are kept in a file
+    embed makes rows of floats, all of one width, of a list of texts, as torch_frame's text embedders do: a tensor or an
+    array. A missing text is "". progress is called with the number of rows done, and of all. Rows are kept in a file
     beside the dataset, not in memory, and added at once at the end: an error leaves the dataset as it was. force
-    replaces those that are there.
+    replaces existing ones.
     """
     texts = _Texts(dataset, table, column)
     if not len(texts):
@@ -276,8 +277,8 @@ def _write_rows(
         made = embed(some)
         made = np.asarray(made.detach().cpu() if hasattr(made, "detach") else made)
         if made.ndim != 2 or len(made) != len(some) or rows is not None and made.shape[1] != rows.shape[1]:
-            raise ValueError(f"embed made an array of shape {made.shape} of {len(some)} texts: a row each is "
-                             "wanted, as wide as those before")
+            raise ValueError(f"embed made an array of shape {made.shape} of {len(some)} texts: must be one row per "
+                             "text, as wide as those before")
         if rows is None:
             open_: Callable[..., Any] = np.lib.format.open_memmap
             rows = open_(path, "w+", np.dtype("<f4"), (len(texts), made.shape[1]))
@@ -401,9 +402,9 @@ def _stats(field: Dict[str, Any]) -> Dict[Any, Any]:
 
 
 def calendar(*columns: Any) -> Any:
-    """Times in seconds since 1970, UTC, as in PyTorch Frame: [rows, columns, 7], year, month, day, weekday, hour,
-    minute and second, where months, days and weekdays count from 0; -1 throughout for a time that is missing. Columns
-    are in one or more tensors [rows, columns]."""
+    """Returns times in seconds since 1970, UTC, as in PyTorch Frame: [rows, columns, 7], year, month, day, weekday,
+    hour, minute and second. Months, days and weekdays count from 0; a missing time is -1 throughout. Columns are in one
+    or more tensors [rows, columns]."""
     import torch
 
     parts, end = np.empty((len(columns[0]), sum(c.shape[1] for c in columns), 7), np.int64), 0

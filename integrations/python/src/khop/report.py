@@ -1,4 +1,4 @@
-"""What an epoch waited for, in a sentence."""
+"""A sentence on what an epoch waited for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _MOSTLY = 0.2  # the share of an epoch that Python takes, from which on one shou
 
 
 def sentence(report: Any) -> str:
-    """What the server says of a run (docs/feed.md, TELL), with the names of options in Python."""
+    """Returns the server's sentence on a run (docs/feed.md, TELL), with the names of options in Python."""
     if not isinstance(report, dict) or not report.get("text"):
         return ""
     option, value, advice, gain = (report.get(k) for k in ("option", "value", "advice", "gain"))
@@ -27,7 +27,7 @@ def _spelled(value: str) -> str:
 
 
 class Told:
-    """What this process sees of an epoch, in seconds: from its first batch on."""
+    """The times of an epoch that this process measures, in seconds, from its first batch on."""
 
     __slots__ = ("began", "ended", "inside", "waited", "batches")
 
@@ -37,7 +37,7 @@ class Told:
         self.batches = 0
 
     def took(self, begin: float, end: float) -> None:
-        """A batch was taken, from begin to end."""
+        """Records that a batch was taken, from begin to end."""
         if self.began is None:
             self.began, self.waited = end, 0.0  # waiting for the first one is not counted
             return
@@ -46,7 +46,7 @@ class Told:
         self.batches += 1
 
     def sentence(self) -> str:
-        """What only this process sees: that taking batches takes as long as anything else. Empty where it does not."""
+        """Returns a sentence if taking batches in Python takes a large share of the time, else an empty text."""
         if self.began is None or self.batches < _LEAST:
             return ""
         seconds, python = self.ended - self.began, self.inside - self.waited

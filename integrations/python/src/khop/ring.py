@@ -1,4 +1,4 @@
-"""The memory of the feed: segments that are mapped, and slots that come back when nobody looks at them any more."""
+"""The memory of the feed: mapped segments, and slots that come back when no array uses them any more."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SEALS = 0x0001 | 0x0002 | 0x0004  # F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW
 
 
 class Memory:
-    """One mapped segment. Unmapped when the last array over it is gone."""
+    """A mapped segment. Unmapped when the last array over it is gone."""
 
     __slots__ = ("map", "address", "bytes", "read_only", "_unpin", "__weakref__")
 
@@ -38,8 +38,8 @@ class Memory:
     """The bytes, as a buffer that keeps them."""
 
     def __init__(self, about: Segment, fds: Sequence[int]) -> None:
-        """Maps the descriptor that came with SEGMENT, once it is sure that no access can ever fault. Does not close
-        it."""
+        """Maps the descriptor that came with SEGMENT, after a check that no access can ever fault. Does not close the
+        descriptor."""
         if about.memory != 0:
             raise ProtocolError("a segment on a device, which was not asked for")
         if len(fds) != 1:
@@ -64,8 +64,8 @@ class Memory:
         lend(self)
 
     def pin(self) -> None:
-        """Page-locks the segment for CUDA, once, so that copies to a device are asynchronous. Where CUDA refuses it
-        stays as it is."""
+        """Page-locks the segment for CUDA, once, so that copies to a device are asynchronous. If CUDA refuses, it stays
+        as it is."""
         cudart: Any = import_module("torch").cuda.cudart()
         if int(cudart.cudaHostRegister(self.address, self.bytes, 0)) == 0:
             self._unpin = partial(cudart.cudaHostUnregister, self.address)
@@ -79,8 +79,8 @@ class Memory:
     __del__ = unpin
 
     def keep(self, begin: int, end: int) -> None:
-        """Puts a copy of some bytes in their place, which nobody else writes to: what shares their pages is cut off,
-        too. OSError if there is no memory."""
+        """Replaces some bytes by a private copy, which nobody else writes to. Other bytes of the same pages are
+        separated, too. OSError if there is no memory."""
         self.unpin()  # pages that are locked cannot be replaced
         begin, end = begin // _PAGE * _PAGE, -(-end // _PAGE) * _PAGE
         libc = ctypes.CDLL(None, use_errno=True)
@@ -111,13 +111,13 @@ _lent: WeakSet[Lent] = WeakSet()
 
 
 def lend(memory: Lent) -> None:
-    """Notes memory for as long as it is there."""
+    """Registers memory as lent, as long as it exists."""
     _lent.add(memory)
 
 
 def lent(address: int) -> bool:
-    """Whether an array lies in a slot. To keep such an array keeps the slot from the loader; to keep its address alone
-    is no use, for another batch's array will have it."""
+    """Whether an array is in a slot. Keeping such an array keeps the slot from the loader; keeping its address is
+    useless, since another batch's array will have it."""
     return any(m.address <= address < m.address + m.bytes for m in list(_lent))
 
 
@@ -125,7 +125,8 @@ class Ring:
     """The segments of a connection, and the slots that this process holds."""
 
     def __init__(self, most_bytes: int, on_return: Callable[[], None]) -> None:
-        """on_return is called, in any thread and at any moment, when a slot has come back and the server has none."""
+        """on_return is called, in any thread and at any moment, when a slot has come back and the server has no
+        other."""
         self.memory: list[Optional[Memory]] = []  # None for what is not on the host
         self.sizes: list[int] = []
         self.held: dict[int, Told] = {}  # what is in the slots that this process holds
@@ -163,7 +164,7 @@ class Ring:
         return memory
 
     def take(self, ready: BatchReady, slots: int) -> SlotArrays:
-        """Takes over the slot of a batch."""
+        """Takes the slot of a batch."""
         slot, begin = ready.slot, ready.offset
         if slot >= slots or slot in self.held:
             raise ProtocolError(
@@ -178,8 +179,7 @@ class Ring:
         return self.lease(ready, self.layout, descriptor)
 
     def lease(self, ready: BatchReady, layout: Layout, descriptor: Optional[bytes] = None) -> SlotArrays:
-        """Takes over a slot. The descriptor of a batch that this process has made is read when an array is asked
-        for."""
+        """Takes a slot. The descriptor of a batch that this process made is read when an array is first used."""
         arrays = _new(self._kind)
         arrays.begin(self, ready, layout, descriptor)
         return arrays
@@ -192,23 +192,23 @@ class Ring:
         self.returned.append(ready.slot)
 
     def away(self) -> int:
-        """Slots that the server does not have, as far as is known here."""
+        """Returns how many slots the server does not have, as far as this process knows."""
         return len(self.held) + len(self.returned) + len(self.leaving) + len(self.passing)
 
     def wait_for_one(self) -> bool:
-        """Waits for a slot that is about to come back; False if none is."""
+        """Waits for a slot that is about to come back; returns False if no slot is."""
         return False
 
     def when_free(self, then: Callable[[], object]) -> None:
-        """Calls then, which ends the server: at once, for the memory is this process's too."""
+        """Calls a function that ends the server: at once, since the memory belongs to this process, too."""
         then()
 
     def close(self) -> None:
-        """The connection is over."""
+        """Marks the connection as closed."""
 
     def keep_held(self) -> None:
-        """Before the connection ends: the server uses all slots again, so arrays of those that are held get memory of
-        this process. OSError if there is none."""
+        """Gives arrays of held slots memory of this process, before the connection ends and the server uses all slots
+        again. OSError if there is no memory."""
         if self.within is not None:  # it is this process's, and its arrays keep it
             return
         for told in list(self.held.values()):
@@ -229,15 +229,15 @@ class Ring:
                         where.keep(begin, end)
 
     def leave(self, most: int) -> None:
-        """Moves returned slots to leaving, until most are there. For the thread that takes batches: whenever it is
-        interrupted, slots are in one of the two."""
+        """Moves returned slots to leaving, up to most. For the thread that takes batches: if it is interrupted, each
+        slot is in one of the two."""
         try:
             self.leaving.extend(islice(iter(self.returned.popleft, None), most - len(self.leaving)))
         except IndexError:  # that were all
             pass
 
     def take_returned(self, most: int) -> list[int]:
-        """Slots to be returned to the server, at most so many. Any number of threads may call it."""
+        """Returns slots for the server, up to a number. Any number of threads may call it."""
         slots: list[int] = []
         try:
             for _ in range(min(most, len(self.returned))):
@@ -247,7 +247,7 @@ class Ring:
         return slots
 
     def holders(self) -> str:
-        """Who holds slots, for people."""
+        """Describes which batches hold slots, for messages."""
         held = [BatchReady(*told) for told in list(self.held.values())]
         return "; ".join(f"batch {ready.number} of epoch {ready.epoch}" for ready in held)
 
@@ -264,7 +264,7 @@ def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 class SlotArrays:
-    """A slot in this process's hands, and its arrays: views that keep it. It goes back when nothing is left of them, or
+    """A slot that this process holds, and its arrays: views that keep it. It goes back when the last view is gone, or
     at release."""
 
     __slots__ = ("ring", "told", "_layout", "_descriptor", "_open", "_segment", "_base")
@@ -275,8 +275,8 @@ class SlotArrays:
     _segment: int
 
     def begin(self, ring: Ring, ready: BatchReady, layout: Layout, descriptor: Optional[bytes]) -> None:
-        """Takes the slot of a batch. layout is the batch's, or where there is no descriptor yet, that of one before. (A
-        method, since to call a class takes Python several times as long as the rest.)"""
+        """Takes the slot of a batch. layout is the batch's, or before its descriptor is read, that of an earlier one.
+        (A method, since calling a class takes Python several times as long as the rest.)"""
         self.ring, self.told, self._layout, self._descriptor, self._base = ring, ready, layout, descriptor, None
         # At once, as far as signals are concerned: who is interrupted before reads the message again, and not after.
         ring.held[ready.slot], ring.sequence, self._open = ready, ready.sequence + 1, True
@@ -286,7 +286,7 @@ class SlotArrays:
         return BatchReady(*self.told)
 
     def release(self) -> None:
-        """Gives the slot back, once: in any thread."""
+        """Returns the slot, once: in any thread."""
         try:
             if not self._open:
                 return
@@ -330,7 +330,7 @@ class SlotArrays:
         return self._layout.place(name, descriptor, self.ring.sizes)
 
     def numpy(self, name: str) -> tuple[NumpyArray, str]:
-        """A view of an array, and its dtype's name."""
+        """Returns a view of an array, and its dtype's name."""
         segment, offset, shape, numpy, dtype = self._place(name)
         base = None if self._base is None or segment != self._segment else self._base()
         if base is None:
@@ -346,8 +346,8 @@ class SlotArrays:
 
 
 class SlotBytes(np.ndarray):  # type: ignore[type-arg]  # NumPy 2.5 has no NDArray to derive from
-    """A segment's bytes, as the base of a slot's arrays: as long as one of them lives, the slot is held. (NumPy
-    replaces the base of a view by that one's base only where both have the view's own type, so it stops here.)"""
+    """A segment's bytes, as the base of a slot's arrays: as long as one of them is alive, the slot is held. (NumPy
+    replaces the base of a view by that one's base only if both have the view's own type, so it stops here.)"""
 
     __slots__ = ("slot",)
 

@@ -1,6 +1,5 @@
-"""Memory for rows that are gathered again and again: pages that were used before need not be made anew by the system,
-which takes longer than to write them.
-"""
+"""Memory for rows that are gathered again and again. Pages that were used before need not be made anew by the system,
+which takes longer than writing them."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ _HUGE = 2 << 20
 
 
 class Rooms:
-    """Pieces of memory that come back when the last array over them is gone. Any thread may ask."""
+    """Pieces of memory that come back when the last array over them is gone. Any thread may take one."""
 
     def __init__(self, kept: int = KEPT) -> None:
         self._kept = kept
@@ -26,7 +25,7 @@ class Rooms:
         self._free: list[mmap.mmap] = []
 
     def take(self, size: int) -> Any:
-        """Memory of at least size bytes, 1 or more: an object with a buffer. Its contents are undefined."""
+        """Returns memory of at least size bytes, 1 or more: an object with a buffer. Its contents are undefined."""
         with self._lock:
             fits = [m for m in self._free if size <= len(m) <= 4 * size]
             room = min(fits, key=len) if fits else None
@@ -47,7 +46,7 @@ class Rooms:
                 self._free.pop(0)  # the one that was not asked for the longest
 
     def held(self) -> int:
-        """The bytes that nothing uses."""
+        """Returns how many bytes are unused."""
         with self._lock:
             return sum(map(len, self._free))
 

@@ -1,4 +1,4 @@
-"""Single requests: a sampler that is opened once, and answers each of them with a batch."""
+"""Single requests: a sampler that is opened once answers each with a batch."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ _HERE = ("auto", "cpu", None)
 
 
 class Sampler:
-    """Answers single requests, in this process: opened once, asked from any thread.
+    """Answers single requests in this process, from any thread.
 
         sampler = khop.Sampler("products.khop", fanouts=[15, 10])
         batch = sampler.sample([17, 4, 17])
         batch.x, batch.edge_index
 
-    dataset, fanouts and options are those of khop.Loader, but for what belongs to epochs, to edges as seeds and to
-    devices. batch_size is the most seeds of a request, workers how many requests are answered at a time, and workers +
-    prefetch + hold how many answers there may be, in the making or still in use: ``most``. Nothing else takes memory.
+    dataset, fanouts and options are those of khop.Loader, but for those of epochs, of edges as seeds and of devices.
+    batch_size is the most seeds of a request, and workers the number of requests that run at a time. At most ``most``
+    answers, workers + prefetch + hold, may be in progress or in use. Nothing else takes memory.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Sampler:
         quiet: bool = True,
         **options: Unpack[LoaderOptions],
     ) -> None:
-        """timeout is how long a request waits where all answers are in use."""
+        """timeout is how many seconds a request waits if all answers are in use."""
         check_names(options, inspect.signature(Sampler).parameters)
         if options.get("device") not in _HERE:
             raise ValueError(f"device={options['device']!r}: a sampler in this process makes batches on the CPU")
@@ -125,7 +125,7 @@ class Sampler:
 
     @property
     def most(self) -> int:
-        """How many answers there may be at a time."""
+        """How many answers may be in progress or in use."""
         most: int = self.about["memory"]["slots"]
         return most
 
@@ -135,17 +135,17 @@ class Sampler:
         return len(self._used)
 
     def statistics(self) -> dict[str, Any]:
-        """What the sampler has done so far: answers, times in nanoseconds, memory that it holds."""
+        """Returns the sampler's counts: answers, times in nanoseconds, memory that it holds."""
         stats: dict[str, Any] = self._describe()["stats"]
         return stats
 
     def sample(self, ids: Seeds, times: Any = None, *, epoch: int = 0, number: int = 0) -> Batch:
-        """The batch of these seeds: ids of nodes, or (node type, ids), or a mapping of node types to ids. times are one
-        for each: an array, or a mapping with the same keys.
+        """Returns the batch of these seeds: ids of nodes, or (node type, ids), or a mapping of node types to ids. times
+        has one for each: an array, or a mapping with the same keys.
 
-        The answer is that of a khop.Loader with the same options, as batch ``number`` of ``epoch``, which key all
-        random choices: equal requests have equal answers. Its memory comes back when its last array is gone, or at
-        release().
+        The answer is batch ``number`` of ``epoch`` of a khop.Loader with the same options and these seeds. Both key all
+        random choices: equal requests have equal answers. The memory comes back when the answer's last array is gone,
+        or at release().
         """
         if not self._end.alive:
             raise ServerError("the sampler is closed: make another")
@@ -170,7 +170,7 @@ class Sampler:
     # --- the end ---
 
     def close(self) -> None:
-        """Ends the sampler, after requests under way. Answers that are in use stay."""
+        """Ends the sampler, after the running requests. Answers in use stay valid."""
         self._end()
 
     @property
@@ -186,7 +186,7 @@ class Sampler:
         self.close()
 
     def __reduce__(self) -> Any:
-        raise TypeError("a khop sampler is not copied: make another one where it is needed")
+        raise TypeError("a khop sampler cannot be copied: make another one where it is needed")
 
     def __repr__(self) -> str:
         what = f"{self.about.get('dataset', '?')}, {self.about.get('sampler', '?')}"
@@ -200,14 +200,14 @@ def _end(library: _library.Library, handle: ctypes.c_uint64, opened: Opening) ->
 
 
 class Nodes(ctypes.Structure):
-    """khop_nodes."""
+    """The C struct khop_nodes."""
 
     _fields_ = [("ids", ctypes.c_void_p), ("times", ctypes.c_void_p), ("count", ctypes.c_int64),
                 ("node_type", ctypes.c_int64)]
 
 
 class Request(ctypes.Structure):
-    """khop_request."""
+    """The C struct khop_request."""
 
     _fields_ = [("nodes", ctypes.POINTER(Nodes)), ("sets", ctypes.c_int64), ("epoch", ctypes.c_uint64),
                 ("number", ctypes.c_uint64), ("rows", ctypes.c_void_p), ("arrays", ctypes.c_int64),
@@ -215,7 +215,7 @@ class Request(ctypes.Structure):
 
 
 class Form(NamedTuple):
-    """What all answers have in common of an array."""
+    """The properties of an array that all answers share."""
 
     place: int
     numpy: np.dtype[Any]
@@ -232,7 +232,7 @@ class Forms:
 
 
 class Answer(Arrays):
-    """The arrays of an answer, where the library has them: views that keep it."""
+    """The arrays of an answer, in the library's memory: views that keep it."""
 
     __slots__ = ("_library", "_forms", "_used", "handle", "rows", "numbers")
 
@@ -244,7 +244,7 @@ class Answer(Arrays):
         self.numbers = np.empty(room, np.int64)
 
     def lend(self, used: set[int]) -> None:
-        """Notes the answer among those that are in use, until its release."""
+        """Counts the answer among those in use, until its release."""
         self._used = used
         used.add(self.handle.value)
 
@@ -259,14 +259,14 @@ class Answer(Arrays):
         return (int(self.rows[form.place, 1]), *form.row)
 
     def numpy(self, name: str) -> tuple[NumpyArray, str]:
-        """A view of an array, and its dtype's name."""
+        """Returns a view of an array, and its dtype's name."""
         form, shape = self._forms.of[name], self.shape(name)
         if 0 in shape:
             return np.empty(shape, form.numpy), form.dtype
         return np.asarray(View(self, int(self.rows[form.place, 0]), shape, form.numpy)), form.dtype
 
     def release(self) -> None:
-        """Gives the memory back, once: in any thread."""
+        """Returns the memory, once: in any thread."""
         handle, self.handle = self.handle, ctypes.c_uint64()
         if handle.value:
             self._used.discard(handle.value)
@@ -276,7 +276,7 @@ class Answer(Arrays):
 
 
 class View:
-    """The base of an array of an answer, which keeps that."""
+    """The base of an array of an answer, which keeps the answer."""
 
     __slots__ = ("address", "bytes", "__array_interface__", "_answer", "__weakref__")
 

@@ -1,4 +1,4 @@
-"""What a dataset holds and how it is loaded: what every batch of a loader has in common."""
+"""The types and columns of a dataset: the part that every batch of a loader shares."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ class Schema:
 
     @cached_property
     def block_names(self) -> tuple[tuple[str, ...], ...]:
-        """What the names of a block's arrays begin with [edge type][layer]."""
+        """How the names of a block's arrays begin [edge type][layer]."""
         return tuple(tuple(f"block/{layer}/{text(e)}/" for layer in range(self.layers)) for e in self.edge_types)
 
     def node(self, name: str) -> int:
-        """The position of a node type."""
+        """Returns the position of a node type."""
         try:
             return self._positions[name]
         except KeyError:
             raise KeyError(f"no node type {name!r}; there are: {', '.join(self.node_types)}") from None
 
     def edge(self, name: EdgeType) -> int:
-        """The position of an edge type."""
+        """Returns the position of an edge type."""
         try:
             return self._positions[tuple(name)]
         except KeyError:
@@ -64,13 +64,13 @@ class Schema:
 
 
 def text(edge_type: EdgeType) -> str:
-    """An edge type's name in the names of arrays."""
+    """Returns an edge type's name in the names of arrays."""
     return ":".join(edge_type)
 
 
 @lru_cache(maxsize=8)
 def columns_of(names: tuple[str, ...]) -> Mapping[str, Sequence[str]]:
-    """What follows in the names of arrays, by what they begin with, up to any slash: columns by "node/paper/"."""
+    """Returns the rest of the names of arrays, by their beginning, up to any slash: columns by "node/paper/"."""
     columns: dict[str, list[str]] = {}
     for name in names:
         at = name.find("/")
@@ -81,7 +81,7 @@ def columns_of(names: tuple[str, ...]) -> Mapping[str, Sequence[str]]:
 
 
 def schema_of(arrays: SlotArrays, about: Mapping[str, Any]) -> Schema:
-    """The schema of a server's batches: what WELCOME tells, completed by the names of a batch's arrays."""
+    """Returns the schema of a server's batches: that of WELCOME, completed by the names of a batch's arrays."""
     nodes, edges = arrays.layout.node_types, arrays.layout.edge_types
     layers = arrays.layout.layers_of(arrays.shape("num_nodes"))
     return Schema(

@@ -1,4 +1,4 @@
-"""Temporary folders that go with their process, however it ends."""
+"""Temporary folders that are removed with their process, however it ends."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ SMALL = 8 << 20
 
 
 class Scratch:
-    """A folder for temporary files. It goes with close, with this object, or with the process that made it."""
+    """A folder for temporary files. It is removed by close, with this object, or with the process that made it."""
 
     def __init__(self, what: str, beside: Optional[str] = None, small: bool = False) -> None:
-        """beside is the folder in which it lies; without it that is the system's for temporary files, or for what is
-        small one in memory, where nothing waits for a disk."""
+        """beside is the parent folder. By default that is the system's for temporary files, or for small ones a folder
+        in memory, where no write waits for a disk."""
         parent = beside or (_memory() if small else None) or tempfile.gettempdir()
         self.path = os.path.join(parent, what + secrets.token_hex(8))
         _watcher.watch(self.path)

@@ -27,7 +27,7 @@ _KILLED = ": where memory runs out the kernel does that (see dmesg); max_memory=
 
 
 class Server:
-    """The process, its socket and what it writes.
+    """The server's process, its socket and its output.
 
     It ends when close is called, when this object is gone, and when this process dies, however it dies.
     """
@@ -36,11 +36,11 @@ class Server:
         self, binary: str, dataset: str, config: Configuration, flags: Sequence[str] = (), path: Optional[str] = None,
         quiet: bool = True,
     ) -> None:
-        """path is the socket; without it there is one in a folder of its own, which goes as soon as it has been
-        connected to. The server makes the folder, and removes it if this process dies before.
+        """path is the socket. By default it is in a private folder, which the server makes, and which is removed after
+        the connection, or when this process dies before.
 
-        flags are of khop serve, and win over config. With quiet what the server writes to stderr is kept for error
-        messages, else it goes to this process's stderr.
+        flags are of khop serve, and override config. With quiet the server's stderr is kept for error messages, else it
+        goes to this process's stderr.
         """
         self._config = config
         self._owner = os.getpid()
@@ -70,7 +70,7 @@ class Server:
         return connect(self.path, timeout, self.check)
 
     def forget_socket(self) -> None:
-        """Removes the private folder: nobody else will connect."""
+        """Removes the private folder: no other process will connect."""
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
@@ -82,7 +82,8 @@ class Server:
             raise error
 
     def death(self, wait: float = 0.0) -> Optional[KhopError]:
-        """Why the server has ended; None while it runs. It has wait seconds to end, and to write its last messages."""
+        """Returns why the server has ended; None while it runs. The server has wait seconds to end, and to write its
+        last messages."""
         if self._process is None:
             return None
         try:
@@ -107,7 +108,7 @@ class Server:
         return error
 
     def last_words(self) -> str:
-        """The last lines that the server wrote."""
+        """Returns the last lines that the server wrote."""
         return "\n".join(self._written()[-_TAIL_LINES:])
 
     def _written(self) -> list[str]:
@@ -118,7 +119,7 @@ class Server:
         return data.decode("utf-8", "replace").replace("\r", "\n").splitlines()
 
     def close(self, timeout: float = END) -> None:
-        """Ends the server: asks, and if it does not end in time, kills."""
+        """Ends the server: by a signal, and if it does not end in time, by a kill."""
         process, self._process = self._process, None
         if process is not None and self._owner != os.getpid():
             return  # a child that was forked: the server is its parent's
@@ -144,8 +145,8 @@ class Server:
 
 
 def connect(path: str, timeout: float, check: Callable[[], None] = lambda: None) -> socket.socket:
-    """Connects to a server's socket, waiting for it to come up. check is called meanwhile, and raises if that is
-    hopeless."""
+    """Connects to a server's socket, and waits until it listens. check is called meanwhile, and raises if waiting is
+    useless."""
     deadline = time.monotonic() + timeout
     wait = 0.002
     while True:

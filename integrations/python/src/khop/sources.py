@@ -1,4 +1,4 @@
-"""Graphs that the loaders under DGL's and GraphBolt's names take, as datasets of khop."""
+"""Graphs for the loaders with DGL's and GraphBolt's names, as datasets of khop."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _COLUMNS = {"feat": "feature", "features": "feature", "x": "feature", "labels": 
 
 
 class Source:
-    """A dataset, and what is beside it in memory.
+    """A dataset, and the data in memory beside it.
 
-    graph is the path of a dataset of khop or of a folder of GraphBolt, a graph of DGL, or what khop.write takes. Of a
-    graph of DGL the structure is written, with the columns of edges that sampling needs; its features stay where they
+    graph is the path of a dataset of khop or of a folder of GraphBolt, a graph of DGL, or what khop.write takes. For a
+    graph of DGL khop writes the structure, and the columns of edges that sampling needs; its features stay where they
     are.
     """
 
     def __init__(self, graph: Any, edge_columns: Sequence[str] = (), backward: bool = False) -> None:
-        """backward turns the edges of a graph of DGL round."""
+        """backward reverses the edges of a graph of DGL."""
         self.memory = graph if hasattr(graph, "canonical_etypes") else None
         self.names: dict[EdgeType, Any] = {}
         """DGL's names of the edge types of a graph of DGL."""
@@ -87,7 +87,7 @@ class Source:
     # --- names ---
 
     def node_type(self, of: Optional[str]) -> str:
-        """khop's name of a node type; None is the only one."""
+        """Returns khop's name of a node type; None is the only one."""
         if of is None or self.plain:
             if len(self.node_types) != 1:
                 raise ValueError(f"there are several node types: say which of {', '.join(self.node_types)}")
@@ -97,7 +97,7 @@ class Source:
         return of
 
     def edge_type(self, of: Any) -> EdgeType:
-        """An edge type of a relation, a triple, "source:relation:target" or None for the only one."""
+        """Returns an edge type, given by a relation, a triple, "source:relation:target", or None for the only one."""
         if of is None or self.plain:
             if len(self.edge_types) != 1:
                 raise ValueError(f"there are several edge types: say which of {', '.join(map(str, self.edge_types))}")
@@ -110,7 +110,7 @@ class Source:
         return found[0]
 
     def column(self, wanted: str, of_edges: bool = False) -> str:
-        """The column of nodes or edges that others may call otherwise."""
+        """Returns khop's name of a column of nodes or edges, which other libraries may name differently."""
         there = self.edge_columns if of_edges else self.columns
         for name in (wanted, _COLUMNS.get(wanted, "")):
             if name in there:
@@ -125,7 +125,7 @@ class Source:
 
 
 class OverSource:
-    """A loader of batches of a source. khop.Loader is made when it is first needed."""
+    """A loader of batches of a source. It makes khop.Loader at the first use."""
 
     _source: Source
     _how: dict[str, Any]
@@ -155,5 +155,5 @@ def _plain(of: str, plain: str) -> str:
 
 
 def partition(dataset: str, parts: int, file: str) -> None:
-    """Divides a dataset's nodes into parts: the file, which is not there yet, gets the part of each, one a line."""
+    """Divides a dataset's nodes into parts. It writes a new file with the part of each node, one per line."""
     program.run("partition", [dataset], {"parts": parts, "out": file})

@@ -1,4 +1,4 @@
-"""Datasets of Spark's DataFrames (docs/machines.md, "From a DataFrame").
+"""Writes datasets of Spark's DataFrames (docs/machines.md, "From a DataFrame").
 
     import khop.spark
 
@@ -31,10 +31,10 @@ def write_dataset(
     **options: Unpack[ConvertOptions],
 ) -> None:
     """Writes a dataset of DataFrames. nodes and edges are those of a mapping (docs/convert.md, "Tables") with
-    DataFrames in place of files, and ``order``, columns that the rows of a table are sorted by: without it they follow
-    one another as Spark's partitions do. out, and its folder, have the same path on all machines.
+    DataFrames in place of files. ``order`` names columns that the rows of a table are sorted by: without it they follow
+    Spark's partitions. out, and its folder, must have the same path on all machines.
 
-    tasks are those of khop.cluster.convert, which says what the rest is; None: as many as Spark runs at a time.
+    tasks and the other arguments are those of khop.cluster.convert; tasks None: as many as Spark runs at a time.
     """
     from pyspark.sql import SparkSession
 

@@ -1,12 +1,12 @@
-"""Sparse products of torch, PyTorch Geometric and DGL by khop's kernels, forward and backward.
+"""Computes sparse products of torch, PyTorch Geometric and DGL by khop's kernels, forward and backward.
 
     import khop.sparse
     khop.sparse.patch()
 
 From then on torch.sparse.mm, the layers of PyG and the message passing of DGL compute sums and means over edges with
-khop, where khop can: tensors on the CPU, or on a CUDA device where the library was built for one, of float32 or 16-bit
-floats, and indices of 32 or 64 bits. Anything else goes where it went before. docs/sparse.md says what is covered, and
-what is kept between calls.
+khop, if khop supports the tensors: on the CPU, or on a CUDA device if the library was built for one, of float32 or
+16-bit floats, with indices of 32 or 64 bits. All other calls go to the original functions. docs/sparse.md lists what is
+covered, and what is kept between calls.
 """
 
 from __future__ import annotations
@@ -55,15 +55,16 @@ class _Options:
 
 
 def patch(*, reassociate: bool = False, backward_budget: float = 0, seed: int = 0) -> None:
-    """Puts khop's products in the place of those of torch, and of PyG and DGL where they are installed.
+    """Replaces products of torch, and of PyG and DGL if they are installed, by khop's.
 
-    Calls it before or after their import, or again after an import that came later. LibraryNotFound where this package
-    came without the shared library; OptionError for an option out of range.
+    Call it before or after their import, or again after a later import. LibraryNotFound if this package came without
+    the shared library; OptionError for an option out of range.
 
     With reassociate, layers of PyG multiply with their weight before or after they sum over edges, whichever is less
-    work: docs/sparse.md lists them. With a backward_budget from 0 to 1, gradients of sums over edges are made of rows
-    that have that share of the edges, drawn with the seed and right in the mean, where the mean degree times the
-    columns is SAMPLED_FROM or more: below, drawing takes longer than it saves. 0 are exact gradients.
+    work: docs/sparse.md lists them. backward_budget is a number from 0 to 1; 0 gives exact gradients. Otherwise
+    gradients of sums over edges use rows that have that share of the edges. These are drawn with the seed, and the
+    result is right in the mean. This applies only if the mean degree times the columns is SAMPLED_FROM or more: below,
+    drawing takes longer than it saves.
     """
     options = _Options(reassociate, backward_budget, seed)
     _library.load()
@@ -90,7 +91,7 @@ def _exact() -> None:
 
 
 def unpatch() -> None:
-    """Puts back what was there before patch, and forgets what was kept."""
+    """Restores the original functions, and clears what was kept."""
     with _lock:
         while _undo:
             _undo.pop()()
@@ -99,7 +100,8 @@ def unpatch() -> None:
 
 @contextlib.contextmanager
 def patched(*, reassociate: bool = False, backward_budget: float = 0, seed: int = 0) -> Iterator[None]:
-    """with khop.sparse.patched(): patches inside, and leaves what was there before outside. Options are patch's."""
+    """Patches inside ``with khop.sparse.patched():`` and restores the earlier state outside. Options are those of
+    patch."""
     with _lock:
         before = list(_given)
         patch(reassociate=reassociate, backward_budget=backward_budget, seed=seed)
@@ -119,7 +121,7 @@ def _again(before: list[_Options]) -> None:
 
 
 def clear() -> None:
-    """Forgets matrices, transposes and norms of earlier calls, with the tensors that they are of."""
+    """Clears matrices, transposes and norms of earlier calls, and the tensors they belong to."""
     products.structures.clear()
     _norms.clear()
     _graphs.clear()

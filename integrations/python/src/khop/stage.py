@@ -1,4 +1,4 @@
-"""Datasets that lie elsewhere."""
+"""Brings datasets from elsewhere to this machine."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ SCHEMES = ("s3://", "gs://", "https://", "http://", "hf://")
 
 
 def located(dataset: Union[str, bytes, "os.PathLike[Any]"]) -> str:
-    """A dataset as every folder finds it: the address of one elsewhere, or a path from the root."""
+    """Returns a dataset's name that is valid in every folder: the address of one elsewhere, or an absolute path."""
     name = os.fsdecode(dataset)
     return name if name.startswith(SCHEMES) else os.path.abspath(name)
 
 
 def stage(dataset: str, *, binary: Optional[_binary.PathLike] = None, **options: Any) -> str:
-    """Brings a dataset from elsewhere to this machine, whole, and returns the folder that has it.
+    """Brings a dataset from elsewhere to this machine, whole, and returns its folder.
 
     dataset is an address: ``s3://BUCKET/PATH``, ``gs://..``, ``https://..``, ``hf://datasets/OWNER/NAME@REV/PATH``.
     options are those of ``khop stage``: the cache's folder and size. khop.Loader then opens the same address, with the
-    same folder, and finds all there. ServerError says what is wrong.
+    same folder, and finds everything there. ServerError gives the reason of a failure.
     """
     line = ["stage", os.fsdecode(dataset), "--json"]
     for name, value in options.items():

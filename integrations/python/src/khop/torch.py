@@ -1,4 +1,4 @@
-"""khop with torch.utils.data.DataLoader and what is built on it."""
+"""Uses khop with torch.utils.data.DataLoader and libraries that build on it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ else:
 class Dataset(_Base):
     """A loader as an iterable dataset: ``DataLoader(khop.torch.Dataset(loader), batch_size=None)``, and for Lightning.
 
-    num_workers must be 0: khop makes batches by itself, ahead of the loop. A pass that begins ends one that was left:
+    num_workers must be 0: khop makes batches by itself, ahead of the loop. A new pass ends an unfinished one, since
     Lightning keeps the iterators of loops that it has left early.
     """
 
@@ -33,15 +33,15 @@ class Dataset(_Base):
         return len(self.loader)
 
     def set_epoch(self, epoch: int) -> None:
-        """Says which epoch the next pass runs."""
+        """Chooses the epoch that the next pass runs."""
         self.loader.set_epoch(epoch)
 
     def __getstate__(self) -> Any:
         raise RuntimeError(
-            "a khop dataset does not go to another process: khop makes batches by itself, ahead of the loop; use "
+            "a khop dataset cannot go to another process: khop makes batches by itself, ahead of the loop; use "
             "num_workers=0")
 
 
 def random_seed(seed: Optional[int]) -> int:
-    """seed, or one of torch's random numbers."""
+    """Returns seed, or one of torch's random numbers."""
     return int(torch.empty((), dtype=torch.int64).random_().item()) if seed is None else seed

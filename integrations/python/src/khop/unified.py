@@ -1,4 +1,4 @@
-"""Tensors of PyTorch in host memory whose rows the processor and CUDA devices gather where they lie.
+"""Tensors of PyTorch in host memory, whose rows khop gathers on the CPU and on CUDA devices.
 
     features = khop.unified(numpy.memmap("features.bin", "float32", "r", shape=(n, 100)))
     features[ids]  # ids on the CPU or on a CUDA device: so are the rows
@@ -23,16 +23,16 @@ def unified(
     source: Any, column: Optional[str] = None, *, node_type: str = "", device: Any = None,
     hot: Optional[Sequence[int]] = None, threads: Optional[int] = None,
 ) -> UnifiedTensor:
-    """A tensor [rows, ...] over memory that stays where it is: u[ids], torch.index_select(u, 0, ids) and
-    torch.nn.functional.embedding(ids, u) gather its rows by khop, where the ids are.
+    """Returns a tensor [rows, ...] over memory that stays in place. khop gathers its rows where the ids are, for
+    u[ids], torch.index_select(u, 0, ids) and torch.nn.functional.embedding(ids, u).
 
-    source is a tensor on the CPU, a NumPy array or memmap, or the folder of a dataset, of whose nodes of node_type it
-    is the column. Nothing is copied: who changes the source changes the tensor. device is where an operation runs that
-    has no operand but unified tensors and numbers (default: "cuda" where torch has it, else "cpu"). hot are rows, of
-    which each device that gathers keeps a copy in its own memory. threads is how many gather on the CPU (default: as
-    many as torch has).
+    source is a tensor on the CPU, a NumPy array or memmap, or the folder of a dataset, with column and perhaps
+    node_type. Nothing is copied: changing the source changes the tensor. device is where an operation runs whose
+    operands are only unified tensors and numbers (default: "cuda" if torch has it, else "cpu"). hot are rows, of which
+    each device that gathers keeps a copy in its own memory. threads is how many gather on the CPU (default: as many as
+    torch has).
 
-    OptionError for an invalid source, LibraryNotFound where this package came without the shared library.
+    OptionError for an invalid source, LibraryNotFound if this package came without the shared library.
     """
     from .unified_tensor import Column, UnifiedTensor, of_dataset, place_of
 

@@ -1,4 +1,4 @@
-"""The class of unified tensors, which needs torch: khop.unified makes them."""
+"""The class of unified tensors, which needs torch. khop.unified makes them."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def _calls() -> _Calls:
 
 
 class Devices:
-    """What unified tensors ask torch about devices. Tests put another in its place."""
+    """torch's functions on devices that unified tensors need. Tests replace it."""
 
     @staticmethod
     def ordinal(tensor: Any) -> Optional[int]:
-        """The CUDA device that a tensor is on, None for one on the CPU."""
+        """Returns the CUDA device that a tensor is on, None for one on the CPU."""
         if not tensor.is_cuda:
             return None
         index = tensor.device.index
@@ -57,17 +57,17 @@ class Devices:
 
     @staticmethod
     def stream(ordinal: int) -> int:
-        """torch's current stream there, as the driver's handle."""
+        """Returns torch's current stream there, as the driver's handle."""
         return int(_torch.cuda.current_stream(ordinal).cuda_stream)
 
     @staticmethod
     def empty(shape: Iterable[int], dtype: Any, ordinal: int) -> Any:
-        """Memory for rows, by torch's allocator: it is the current stream's."""
+        """Returns memory for rows, by torch's allocator: it belongs to the current stream."""
         return torch.empty(tuple(shape), dtype=dtype, device=f"cuda:{ordinal}")
 
     @staticmethod
     def view(address: int, tensor: Any, ordinal: int) -> Any:
-        """A tensor on the device over memory of the host that the device addresses there."""
+        """Returns a tensor on the device over memory of the host that the device addresses there."""
         return _over_address(address, tensor, f"cuda:{ordinal}")
 
 
@@ -107,7 +107,7 @@ def _over_address(address: int, tensor: Any, device: str) -> Any:
 
 
 class Column:
-    """Rows in host memory, known to the library. It keeps what they lie in."""
+    """Rows in host memory that the library knows. It keeps their memory."""
 
     def __init__(
         self, plain: Any, handle: Optional[int] = None, again: Any = None, read_only: bool = False,
@@ -124,7 +124,7 @@ class Column:
 
     @classmethod
     def over(cls, source: Any) -> Column:
-        """Rows of a tensor or an array."""
+        """Returns a column over the rows of a tensor or an array."""
         again, read_only = None, False
         if isinstance(source, np.memmap) and source.filename is not None and source.base is not None \
                 and not isinstance(source.base, np.ndarray):
@@ -150,7 +150,7 @@ class Column:
         return cls(source.detach(), again=again, read_only=read_only)
 
     def handle(self) -> int:
-        """The library's, of where the rows lie now: torch moves a tensor that is shared for the first time."""
+        """Returns the library's handle of the rows' present place: torch moves a tensor when it is first shared."""
         base = self.plain.data_ptr()
         if self._handle is None or base != self._base:
             with self._lock:
@@ -164,7 +164,7 @@ class Column:
         return int(self._handle)
 
     def keep(self, ordinal: int, hot: Any) -> None:
-        """Sees that a device has the hot rows."""
+        """Ensures that a device has the hot rows."""
         if ordinal in self._hot or hot is None:
             return
         handle = self.handle()
@@ -180,7 +180,7 @@ def _close(library: _library.Library, handles: list[int]) -> None:
 
 
 def of_dataset(path: str, node_type: str, name: str) -> Column:
-    """A column of a dataset, in its mapped file."""
+    """Returns a column of a dataset, in its mapped file."""
     handle, address, about = _library.Handle(), ctypes.c_uint64(), ctypes.create_string_buffer(4096)
     _calls().column(path.encode(), node_type.encode(), name.encode(), handle, address, ctypes.addressof(about),
                     len(about))
@@ -194,7 +194,7 @@ def of_dataset(path: str, node_type: str, name: str) -> Column:
 
 
 def place_of(device: Any) -> Optional[int]:
-    """Where an operation of unified tensors alone runs: None is the CPU."""
+    """Returns where an operation of unified tensors alone runs: None is the CPU."""
     from .cuda import ordinal
 
     if device is None:
@@ -207,8 +207,8 @@ def place_of(device: Any) -> Optional[int]:
 
 
 def placement(operands: Iterable[Any], otherwise: Optional[int]) -> Optional[int]:
-    """Where an operation runs that has a unified tensor among its operands: the ordinal of a CUDA device, None for the
-    CPU. otherwise is the unified tensor's own choice.
+    """Returns where an operation runs that has a unified tensor among its operands: the ordinal of a CUDA device, None
+    for the CPU. otherwise is the unified tensor's own choice.
 
     The rule is that of Min et al.: of the operands that are not unified, one on a device decides for it; a tensor on
     the CPU with dimensions decides for the CPU; numbers and tensors without dimensions decide nothing.
@@ -226,8 +226,8 @@ def placement(operands: Iterable[Any], otherwise: Optional[int]) -> Optional[int
 class UnifiedTensor(torch.Tensor):
     """A tensor in host memory whose rows khop gathers, on the CPU and on CUDA devices. khop.unified makes it.
 
-    It is a torch.Tensor on the CPU over the memory of its source. What is gathered, and every other result, is an
-    ordinary tensor. Gradients go through what torch does, so a unified tensor that requires them is one.
+    It is a torch.Tensor on the CPU over the memory of its source. Gathered rows, and every other result, are ordinary
+    tensors. Operations of torch pass gradients on; a unified tensor that requires them behaves as an ordinary one.
     """
 
     _column: Column
@@ -244,12 +244,12 @@ class UnifiedTensor(torch.Tensor):
 
     @property
     def plain(self) -> Any:
-        """The same memory as a torch.Tensor that torch gathers from."""
+        """The same memory as a torch.Tensor, from which torch gathers."""
         return self._column.plain
 
     def on(self, device: Any) -> Any:
-        """The same memory as a tensor on a CUDA device: kernels of torch read it over the bus. It is valid as long as
-        this tensor, and the device is not to write to it where the source is read-only."""
+        """Returns the same memory as a tensor on a CUDA device: torch's kernels read it over the bus. It is valid as
+        long as this tensor. The device must not write to it if the source is read-only."""
         where = place_of(device)
         if where is None:
             return self.plain
@@ -258,10 +258,10 @@ class UnifiedTensor(torch.Tensor):
         return devices.view(address.value, column.plain, where)
 
     def gather(self, ids: Any, out: Any = None) -> Any:
-        """The rows of ids, int32 or int64 of any shape: a tensor [ids.shape, ...] where the ids are.
+        """Returns the rows of ids, int32 or int64 of any shape: a tensor [ids.shape, ...] where the ids are.
 
-        On the CPU IndexError names an id that is no row. On a device a later call reports it, and the row is not
-        written. out, if given, is where the rows go: contiguous, of this dtype.
+        On the CPU a wrong id is an IndexError that names it. On a device a later call reports it, and the row is not
+        written. out, if given, receives the rows: contiguous, of this dtype.
         """
         column, ids = self._column, ids.contiguous()
         shape, on = (*ids.shape, *column.plain.shape[1:]), devices.ordinal(ids)

@@ -1,4 +1,4 @@
-"""A batch's nodes and edges of one type. They hold the batch, and no array of their own."""
+"""Views of a batch's nodes and edges of one type. They hold the batch, and no array of their own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .schema import FEATURE, LABEL, TIME, WEIGHT, EdgeType, columns_of, text
 
 
 class NodeView:
-    """The nodes of one type in a batch. Any column that was asked for is an attribute and an item: ``view["year"]``."""
+    """The nodes of one type in a batch. Any loaded column is an attribute and an item: ``view["year"]``."""
 
     __slots__ = ("_batch", "_t", "type")
 
@@ -36,27 +36,27 @@ class NodeView:
 
     @property
     def seeds(self) -> Array:
-        """Position in n_id of each seed as it was asked for: 0, 1, 2, .. unless seeds repeat."""
+        """Position in n_id of each seed, repeats included: 0, 1, 2, .. unless seeds repeat."""
         return self._batch.array(f"seeds/{self.type}")
 
     @property
     def input_node(self) -> Array:
-        """Id of each seed as it was asked for, repeats included."""
+        """Id of each seed, repeats included."""
         return self._batch.array(f"input/{self.type}")
 
     @property
     def input_id(self) -> Array:
-        """Positions of the seeds in the list of seeds, as they were asked for."""
+        """Positions of the seeds in the list of seeds, repeats included."""
         return self._batch.array(f"item/{self.type}")
 
     @property
     def label(self) -> Array:
-        """Labels of a task's rows, one for each seed as it was asked for."""
+        """Labels of a task's rows, one for each seed, repeats included."""
         return self._batch.array(f"task/{self.type}/label")
 
     @property
     def seed_time(self) -> Array:
-        """Times of a task's rows, one for each seed as it was asked for."""
+        """Times of a task's rows, one for each seed, repeats included."""
         return self._batch.array(f"task/{self.type}/time")
 
     @property
@@ -70,12 +70,12 @@ class NodeView:
 
     @property
     def num_sampled_nodes(self) -> list[int]:
-        """Nodes that each hop added; first the seeds."""
+        """How many nodes each hop added; the first number counts the seeds."""
         counts = [row[self._t] for row in self._batch._counts]
         return [b - a for a, b in zip([0, *counts], counts)]
 
     def columns(self) -> tuple[str, ...]:
-        """The columns that are here, of all nodes or of the seeds."""
+        """The loaded columns, of all nodes or of the seeds."""
         return self._batch._columns(self.type)
 
     def __getitem__(self, column: str) -> Array:
@@ -92,7 +92,7 @@ class NodeView:
 
 
 class EdgeView:
-    """The edges of one type in a batch, hop after hop out of the seeds."""
+    """The edges of one type in a batch, hop after hop from the seeds on."""
 
     __slots__ = ("_batch", "_e", "type")
 
@@ -101,29 +101,30 @@ class EdgeView:
 
     @property
     def blocks(self) -> list[Block]:
-        """A block a layer, the furthest from the seeds first."""
+        """One block per layer, the furthest from the seeds first."""
         return [Block(self._batch, layer, self.type, name) for layer,
                 name in enumerate(self._batch.schema.block_names[self._e])]
 
     @property
     def edge_index(self) -> Array:
-        """Sources and destinations, as positions in n_id of their types [2, edges]: a copy, since blocks are CSC; made
+        """Sources and destinations, as positions in n_id of their types [2, edges]. A copy, since blocks are CSC; made
         once.
 
         Edges come hop after hop, as num_sampled_edges counts them. With frontier "all" a node that several hops expand
-        has the neighbours of each: use blocks for a layer's own.
+        has the neighbours of each: use blocks for the edges of one layer.
         """
         return self._batch._cached(f"edge_index/{text(self.type)}",
                                    lambda: self._batch._edge_index([b._name for b in self._parts()]))
 
     @property
     def edge_pos(self) -> Array:
-        """Positions of the edges in the dataset's CSC. Copied together from the blocks with frontier "all"."""
+        """Positions of the edges in the dataset's CSC. With frontier "all" they are a copy, joined from the blocks."""
         return self._joined("edge_pos", lambda b: b.edge_pos)
 
     @property
     def e_id(self) -> Array:
-        """Ids of the edges in the graph that was converted: column edge_id, or where the dataset has none, edge_pos."""
+        """Ids of the edges in the graph that was converted: column edge_id, or edge_pos if the dataset has no such
+        column."""
         return self["edge_id"] if "edge_id" in self.columns() else self.edge_pos
 
     @property
@@ -147,7 +148,7 @@ class EdgeView:
 
     @property
     def num_sampled_edges(self) -> list[int]:
-        """Edges that each hop drew."""
+        """How many edges each hop added."""
         counts = [b.num_edges for b in reversed(self.blocks)]
         if not self._batch.schema.new_nodes:
             return counts
@@ -157,15 +158,15 @@ class EdgeView:
 
     @property
     def edge_label_index(self) -> Array:
-        """Ends of this type's seeds, then of their negatives, as positions in n_id of their types [2, edges]: a copy,
-        made once."""
+        """Ends of this type's seed edges, then of their negatives, as positions in n_id of their types [2, edges]. A
+        copy, made once."""
         def make() -> Array:
             return self._batch._framework.cat(self._ends()).reshape(2, -1)
         return self._batch._cached(f"edge_label_index/{text(self.type)}", make)
 
     @property
     def edge_label(self) -> Array:
-        """Labels of the seeds and negatives; 0 for negatives, 1 for seeds without a label."""
+        """Labels of seed edges and negatives: 0 for negatives, 1 for seeds without a label."""
         return self._link("label")
 
     @property
@@ -180,8 +181,8 @@ class EdgeView:
 
     @property
     def edge_label_group(self) -> Array:
-        """The seed that each seed and negative is or was made of: its place among the seeds of this type in the
-        batch."""
+        """The seed that each edge belongs to, as its place among this type's seeds in the batch: a seed's own, and for
+        a negative the seed that it was drawn for."""
         return self._link("group")
 
     @property
@@ -191,7 +192,7 @@ class EdgeView:
 
     @property
     def num_links(self) -> tuple[int, int, int]:
-        """Seeds that are edges of this type, their negatives, and negatives that were not found."""
+        """The numbers of seed edges of this type, of their negatives, and of negatives that were not found."""
         if not self._batch._arrays().has(f"link/{text(self.type)}/counts"):
             return 0, 0, 0
         seeds, negatives, missed = self._batch._arrays().numpy(f"link/{text(self.type)}/counts")[0].tolist()
@@ -242,12 +243,12 @@ class EdgeView:
     def _link(self, what: str) -> Array:
         value = self._batch._find(f"link/{text(self.type)}/{what}")
         if value is None:
-            raise AttributeError(f"edge type {self.type!r} has no {what}s of seeds: the loader's seeds are none of "
-                                 "its edges, or have none")
+            raise AttributeError(f"edge type {self.type!r} has no {what}s of seeds: the loader's seeds are "
+                                 f"edges of another type, or nodes, or have no {what}s")
         return value
 
     def columns(self) -> tuple[str, ...]:
-        """The columns that were asked for."""
+        """The loaded columns."""
         return tuple(columns_of(self._batch.names()).get(f"edge/0/{text(self.type)}/", ()))
 
     def __getitem__(self, column: str) -> Array:
@@ -296,7 +297,7 @@ class Block:
 
     @property
     def edge_pos(self) -> Array:
-        """Positions in the dataset's CSC [num_edges], where they were asked for."""
+        """Positions in the dataset's CSC [num_edges], with edge_pos=True."""
         value = self._batch._find(self._name + "edge_pos")
         if value is None:
             raise AttributeError("no edge positions in this batch: make the loader with edge_pos=True")
@@ -308,7 +309,7 @@ class Block:
 
     @property
     def num_src(self) -> int:
-        """The number of nodes that the sources are among: the first of their type."""
+        """The number of possible sources, which are the first nodes of their type."""
         return self._count(self._batch.schema.layers - self.layer, 0)
 
     @property
@@ -321,16 +322,17 @@ class Block:
 
     @property
     def edge_index(self) -> Array:
-        """Sources and destinations [2, num_edges]: a copy, made at each call."""
+        """Sources and destinations [2, num_edges]. A copy, made at each call."""
         return self._batch._edge_index([self._name])
 
     def rows(self, width: Optional[int] = None) -> tuple[Array, Array, Array]:
-        """The edges of each destination as a row of an array [num_dst, width], as temporal models take neighbours: the
-        sources, which of them there are, and which edges of the block they are, for its columns: ``block["time"][e]``.
+        """Returns the edges of each destination as a row of an array [num_dst, width], as temporal models take
+        neighbours: the sources, which of them exist, and their edges' places in the block, for its columns:
+        ``block["time"][e]``.
 
-        Without width rows are as long as the longest; with it what a destination has beyond is left out: its first
-        edges, so that where in-edges are in the order of time the most recent stay, the last of them last. Where there
-        is no edge the source and the edge are 0. Copies, made at each call.
+        Without width rows are as long as the longest. With it longer ones lose their first edges, so that if in-edges
+        are in the order of time the most recent stay, the latest at the end. Where there is no edge, source and edge
+        are 0. These are copies, made at each call.
         """
         f = self._batch._framework
         ends = f.numpy(self.indptr).astype(np.int64)
@@ -380,5 +382,5 @@ class Typed(Contents):
 
     @property
     def num_nodes(self) -> int:
-        """Nodes, of all types."""
+        """The number of nodes, of all types."""
         return sum(self._counts[-1])

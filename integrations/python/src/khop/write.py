@@ -1,4 +1,4 @@
-"""Datasets of what is in memory: arrays, matrices, tables, and graphs of PyTorch Geometric and DGL."""
+"""Writes datasets of data in memory: arrays, matrices, tables, and graphs of PyTorch Geometric and DGL."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ _EDGES = frozenset({"edge_index", "edges", "edge_list", "edgelist", "src", "sour
 
 def write(path: _binary.PathLike, data: Any, *, binary: Optional[_binary.PathLike] = None,
           **options: Unpack[ConvertOptions]) -> None:
-    """Writes a dataset of a graph that is in memory, by ``khop convert``.
+    """Writes a dataset of a graph in memory, as ``khop convert`` does of files.
 
     data is one of
 
     - ``Data`` or ``HeteroData`` of PyTorch Geometric, or a graph of DGL;
-    - a matrix of SciPy, square: entry (i, j) is the edge i -> j, its value the weight, unless all are 1;
+    - a square matrix of SciPy: entry (i, j) is the edge i -> j, its value the weight, unless all are 1;
     - edges ``[2, n]``, sources and targets, as an array or tensor;
     - a mapping of names to arrays: ``{"edge_index": .., "x": .., "y": .., "train_mask": .., "edge_weight": ..}``; for
-      several types a mapping of node types and edge types to such:
-      ``{"paper": {"x": ..}, ("author", "writes", "paper"): {"edge_index": ..}}``;
+      several types a mapping of node types and edge types to such mappings: ``{"paper": {"x": ..}, ("author", "writes",
+      "paper"): {"edge_index": ..}}``;
     - a table of edges (pandas or Arrow), or a mapping as in docs/convert.md ("Tables"), with tables in place of files.
 
     options are those of ``khop convert`` (docs/cli.md): ``symmetrise=True``, ``dedupe="first"``,
     ``feature_dtype="float16"``, ``row_stride=64``, ``force=True``, ..
 
-    The arrays pass through temporary files beside path, which take as much room as they do. WriteError says what is
-    wrong, and where; then there is no dataset, or the one that was there before.
+    The arrays pass through temporary files beside path, which take as much room. WriteError names what is wrong, and
+    where; then there is no dataset, or still the one that was there before.
     """
     target = pathlib.Path(os.fsdecode(path)).absolute()
     try:
@@ -69,8 +69,8 @@ def write(path: _binary.PathLike, data: Any, *, binary: Optional[_binary.PathLik
 def temporary(
     what: str, data: Any, binary: Optional[_binary.PathLike] = None, inside: bool = True,
 ) -> tuple[Scratch, str]:
-    """A dataset of a graph in memory, and the folder that goes with it. inside says that the shared library may be
-    loaded for it, where it is small."""
+    """Writes a temporary dataset of a graph in memory, and returns it with the folder that it is removed with. inside
+    allows loading the shared library for a small one."""
     small = _size(data) <= SMALL
     if small and inside and binary is None:
         with contextlib.suppress(LibraryNotFound, ForkError):
@@ -198,7 +198,7 @@ def _of_pyg(folder: pathlib.Path, data: Any) -> pathlib.Path:
 
 
 def adjacency(values: dict[str, Any]) -> dict[str, Any]:
-    """Makes edges of a transposed adjacency matrix of PyG, as ToSparseTensor leaves it."""
+    """Makes edges of a transposed adjacency matrix of PyG, as ToSparseTensor makes it."""
     transposed = values.pop("adj_t", None)
     if transposed is None or "edge_index" in values:
         return values

@@ -1,4 +1,4 @@
-"""DGL's samplers and DataLoader with khop's sampling: what dgl.dataloading has, by its names.
+"""DGL's samplers and DataLoader with khop's sampling: the usual names of dgl.dataloading.
 
     from khop.dgl import DataLoader, NeighborSampler   # in place of dgl.dataloading
 
@@ -7,7 +7,7 @@
         blocks[0].srcdata["feat"], blocks[-1].dstdata["label"]
 
 graph is a graph of DGL, the path of a dataset of khop, or what khop.write takes. Blocks and graphs are DGL's where it
-is installed, else khop.blocks.Block and Graph. docs/migrating.md, "From DGL", says what differs.
+is installed, else khop.blocks.Block and Graph. docs/migrating.md, "From DGL", lists what differs.
 """
 
 from ..blocks import EID, NID, Block

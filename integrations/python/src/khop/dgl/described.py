@@ -1,4 +1,4 @@
-"""What a sampler of khop.dgl says of its batches, for DataLoader to load them."""
+"""The description that a sampler of khop.dgl gives DataLoader of its batches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SECTION = "From DGL"
 
 
 class Sampler:
-    """What samplers share: how khop.Loader makes their batches, and which columns come along."""
+    """Base of all samplers: the options of khop.Loader for their batches, and the columns that they include."""
 
     fanouts: Sequence[Any] = ()
     prob: Optional[str] = None
@@ -25,8 +25,8 @@ class Sampler:
 
 
 class Drawn(Sampler):
-    """A sampler whose batches are one graph each, of a graph with one type of nodes and edges. What DataLoader calls
-    indices are no seeds."""
+    """A sampler whose batches are one graph each, of a graph with one node type and one edge type. DataLoader's indices
+    are no seeds for it."""
 
     blocks = False
     in_order = False
@@ -35,20 +35,20 @@ class Drawn(Sampler):
     """Whether khop follows edges the other way."""
 
     def items(self, indices: Any, batch_size: int, drop_last: bool, folder: str) -> dict[str, Any]:
-        """Options of khop.Loader for these indices. What they name as a file goes into the folder."""
+        """Returns options of khop.Loader for these indices. Files that they name are written to the folder."""
         raise NotImplementedError
 
 
 @dataclass
 class Negatives:
-    """What a sampler of negatives says."""
+    """The description of a sampler of negatives."""
 
     k: int
     how: Mapping[str, Any]
 
 
 class EdgeSampler:
-    """What as_edge_prediction_sampler makes: a sampler for seeds that are edges."""
+    """The sampler that as_edge_prediction_sampler makes, for seeds that are edges."""
 
     def __init__(self, sampler: Sampler, exclude: Any, negatives: Optional[Negatives]) -> None:
         self.sampler, self.how, self.negatives = sampler, dict(sampler.how), negatives

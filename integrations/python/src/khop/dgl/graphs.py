@@ -1,4 +1,4 @@
-"""Graphs as DGL's users know them, where DGL is not installed."""
+"""Graphs with the names of DGL's, where DGL is not installed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..blocks import NID, OfType, OfTypes, Space
 
 
 class Graph:
-    """Edges between nodes, with their ids and data: the names of DGL's graphs that tell what is in them."""
+    """Edges between nodes, with ids and data: the names of DGL's graphs that describe structure and data."""
 
     def __init__(self, pairs: Mapping[Any, Any], nodes: Mapping[str, Any]) -> None:
         self._pairs = dict(pairs)
@@ -43,7 +43,7 @@ class Graph:
 
     @property
     def edges(self) -> Any:
-        """Sources and targets, as places in the nodes, when it is called; edges[type].data."""
+        """Sources and targets as positions in the nodes, when called: edges(). edges[type].data has the columns."""
         def ends(etype: Any = None) -> tuple[Any, Any]:
             source, target = self._pairs[self._etype(etype)]
             return source, target
@@ -63,11 +63,11 @@ class Graph:
         return sum(len(d[NID]) for t, d in self._nodes.items() if ntype in (None, t))
 
     def in_degrees(self, v: Any = None, etype: Any = None) -> Any:
-        """In-edges of each node that edges lead to, or of those in v."""
+        """Counts the in-edges of each target node, or of those in v."""
         return self._degrees(1, v, etype)
 
     def out_degrees(self, u: Any = None, etype: Any = None) -> Any:
-        """Out-edges of each node that edges come from, or of those in u."""
+        """Counts the out-edges of each source node, or of those in u."""
         return self._degrees(0, u, etype)
 
     def _degrees(self, end: int, of: Any, etype: Any) -> Any:
@@ -84,7 +84,7 @@ class Graph:
         return OfTypes(self._edata, len(self._edata) == 1)
 
     def to(self, device: Any, non_blocking: bool = False) -> Graph:
-        """The graph with all arrays on a device."""
+        """Returns the graph with all arrays on a device."""
         def move(values: Mapping[Any, dict[str, Any]]) -> dict[Any, dict[str, Any]]:
             return {t: {k: v.to(device, non_blocking=non_blocking) for k, v in data.items()}
                     for t, data in values.items()}
@@ -97,7 +97,8 @@ class Graph:
 
 
 def graph_of(pairs: Mapping[Any, Any], nodes: Mapping[str, Any]) -> Any:
-    """A graph of DGL, or without DGL a Graph: edges as [2, n] places in the nodes, whose ids are given."""
+    """Makes a graph of DGL, or without DGL a Graph, of edges [2, n] as positions in the nodes, and the ids of the
+    nodes."""
     try:
         import dgl
     except ImportError:

@@ -1,4 +1,4 @@
-"""dgl.dataloading.DataLoader: batches of khop in the form that a sampler says."""
+"""dgl.dataloading.DataLoader: khop's batches in the form that a sampler describes."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ _INSTEAD = {
 
 
 class DataLoader(OverSource):
-    """dgl.dataloading.DataLoader. indices are nodes, edges, or mappings of types to them; of a dataset also the name of
-    a split, "all", or pairs [2, n] where seeds are edges.
+    """dgl.dataloading.DataLoader. indices are nodes, edges, or mappings of types to them; with a dataset also the name
+    of a split, "all", or pairs [2, n] for seeds that are edges.
 
-    Options of workers and devices are taken, and have no meaning but device, to which batches are copied. seed decides
-    what is drawn; without it torch's random numbers do. options are further ones of khop.Loader. With use_ddp each
-    process gets its share of the batches.
+    Options of workers and devices are accepted and have no effect, but for device, to which batches are copied. seed
+    decides what is drawn; without it torch's random numbers do. options are further ones of khop.Loader. With use_ddp
+    each process gets its share of the batches.
 
-    One iteration runs at a time: beginning another ends it. close() ends the server, and so does the loader's end.
+    One iteration runs at a time: beginning another ends it. close() ends the server, as does the end of the loader
+    object.
     """
 
     def __init__(

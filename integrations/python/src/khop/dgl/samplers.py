@@ -21,7 +21,7 @@ class NeighborSampler(Sampler):
     """dgl.dataloading.NeighborSampler: fanouts as in DGL, the furthest from the seeds first.
 
     A fan-out is a number, or a mapping of edge types to numbers. prob and mask name columns of the edges. Hops expand
-    all nodes so far, as DGL's do (frontier="all", where khop's own default is "new").
+    all nodes reached so far, as in DGL (frontier="all"; khop.Loader's own default is "new").
     """
 
     def __init__(
@@ -38,7 +38,8 @@ class NeighborSampler(Sampler):
             self.how["direction"] = edge_dir
 
     def sample(self, g: Any, seed_nodes: Any, exclude_eids: Any = None) -> Any:
-        """Input nodes, output nodes and blocks of these seeds: a server for one batch. For an epoch take DataLoader."""
+        """Returns input nodes, output nodes and blocks of these seeds. It starts a server for this one batch: use
+        DataLoader for an epoch."""
         if exclude_eids is not None:
             raise TypeError("exclude_eids: khop excludes a batch's seeds: as_edge_prediction_sampler(exclude='self') "
                             f'(khop docs migrating, "{SECTION}")')
@@ -77,7 +78,7 @@ class LaborSampler(NeighborSampler):
 class ShaDowKHopSampler(NeighborSampler):
     """dgl.dataloading.ShaDowKHopSampler: input nodes, output nodes, and one graph of all edges between the input nodes.
 
-    fanouts and prob are those of NeighborSampler. The seeds of a batch share their graph, as in DGL.
+    fanouts and prob are as in NeighborSampler. The seeds of a batch share one graph, as in DGL.
     """
 
     blocks = False
@@ -94,9 +95,9 @@ class ShaDowKHopSampler(NeighborSampler):
 
 
 class ClusterGCNSampler(Drawn):
-    """dgl.dataloading.ClusterGCNSampler, with khop's partition: DataLoader's indices are the numbers of all parts.
+    """dgl.dataloading.ClusterGCNSampler, with khop's partition. DataLoader's indices are the numbers of all parts.
 
-    cache_path is a file as DGL writes it, which either of the two reads. mode is taken and has no meaning.
+    cache_path is a file in DGL's form, which DGL and khop both read. mode is accepted and has no effect.
     """
 
     def __init__(
@@ -132,7 +133,7 @@ class ClusterGCNSampler(Drawn):
         offset, nodes = np.asarray(self.partition_offset), np.asarray(self.partition_node_ids)
         parts, given = len(offset) - 1, np.asarray(indices)
         if sorted(given.tolist()) != list(range(parts)):
-            raise TypeError(f"indices: khop goes over all parts: the numbers 0 to {parts - 1}, each once "
+            raise TypeError(f"indices: khop uses all parts: give the numbers 0 to {parts - 1}, each once "
                             f'(khop docs migrating, "{SECTION}")')
         place = np.empty(parts, np.int64)  # in the order of an epoch that is not shuffled
         place[given] = np.arange(parts)
@@ -143,7 +144,7 @@ class ClusterGCNSampler(Drawn):
         return {"partition": file, "clusters": batch_size, "drop_last": drop_last}
 
     def sample(self, g: Any, partition_ids: Any) -> Any:
-        """The graph of these parts: a server for one batch. For an epoch take DataLoader."""
+        """Returns the graph of these parts. It starts a server for this one batch: use DataLoader for an epoch."""
         import torch
 
         first = self.partition_offset.tolist()
@@ -152,10 +153,10 @@ class ClusterGCNSampler(Drawn):
 
 
 class SAINTSampler(Drawn):
-    """dgl.dataloading.SAINTSampler: DataLoader's indices are counted alone, a graph for each batch of them.
+    """dgl.dataloading.SAINTSampler. Only the number of DataLoader's indices counts: each batch of them is one graph.
 
-    mode "walk" has a budget of (roots, length); walks of a dataset follow edges from target to source. cache is taken
-    and has no meaning.
+    mode "walk" has a budget of (roots, length); walks of a dataset follow edges from target to source. cache is
+    accepted and has no effect.
     """
 
     in_order = True
@@ -179,7 +180,7 @@ class SAINTSampler(Drawn):
         return {"steps": full + (rest > 0 and not drop_last), "batch_size": 1}
 
     def sample(self, g: Any, indices: Any = None) -> Any:
-        """A graph: a server for one batch. For an epoch take DataLoader."""
+        """Returns a graph. It starts a server for this one batch: use DataLoader for an epoch."""
         return _one(g, [0], self, 1)
 
 
@@ -215,14 +216,14 @@ class negative_sampler:
 
     @staticmethod
     def Uniform(k: int) -> Negatives:
-        """k targets for each source, uniformly."""
+        """Draws k targets for each source, uniformly."""
         return Negatives(k, {"corrupt": "target"})
 
     PerSourceUniform = Uniform
 
     @staticmethod
     def GlobalUniform(k: int, exclude_self_loops: bool = True, replace: bool = False) -> Negatives:
-        """k pairs for each edge that are not edges of the graph, uniformly."""
+        """Draws k pairs for each edge uniformly, of those that are not edges of the graph."""
         return Negatives(k, {"corrupt": "both", "strict": True})
 
 
@@ -230,10 +231,10 @@ def as_edge_prediction_sampler(
     sampler: NeighborSampler, exclude: Any = None, reverse_eids: Any = None, reverse_etypes: Any = None,
     negative_sampler: Any = None, prefetch_labels: Any = None,
 ) -> EdgeSampler:
-    """dgl.dataloading.as_edge_prediction_sampler.
+    """dgl.dataloading.as_edge_prediction_sampler: makes the sampler load edges in place of nodes.
 
-    khop finds reverses by their ends, so that reverse_eids has no meaning, and the reverse of edge type R in rev_R:
-    reverse_etypes may say so, and nothing else.
+    khop finds reverse edges by their ends, so reverse_eids has no effect. The reverse of edge type R is rev_R, and
+    reverse_etypes may name no other.
     """
     for of, reverse in (reverse_etypes or {}).items() if exclude == "reverse_types" else ():
         one, other = (e if isinstance(e, str) else e[1] for e in (of, reverse))

@@ -1,4 +1,4 @@
-"""GraphBolt's pipelines with khop's sampling: what dgl.graphbolt's users call, by its names.
+"""GraphBolt's pipelines with khop's sampling: the names that users of dgl.graphbolt call.
 
     import khop.graphbolt as gb
 
@@ -9,8 +9,8 @@
     for minibatch in gb.DataLoader(datapipe):
         minibatch.node_features["feat"], minibatch.blocks, minibatch.labels
 
-DataLoader has khop make the minibatches where it knows all stages, and the stages make them otherwise.
-docs/migrating.md, "From GraphBolt", says what differs.
+DataLoader has khop make the minibatches if it knows all stages; otherwise the stages make them. docs/migrating.md,
+"From GraphBolt", lists what differs.
 """
 
 from ..blocks import Block

@@ -1,4 +1,4 @@
-"""What all of khop.graphbolt stands on: edge types as text, edges by destination, random numbers, small operations."""
+"""The base of khop.graphbolt: edge types as text, edges by destination, random numbers, small operations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _seed: Optional[int] = None
 
 
 class Refused(ValueError, AssertionError):
-    """An argument that is not taken. GraphBolt asserts where khop raises ValueError: this is both."""
+    """An invalid argument. GraphBolt raises AssertionError where khop raises ValueError: this is both."""
 
 
 def require(condition: Any, why: str) -> None:
@@ -25,14 +25,14 @@ def require(condition: Any, why: str) -> None:
 
 
 def seed(val: int) -> None:
-    """dgl.graphbolt.seed: what is drawn afterwards follows from it. Without it torch's random numbers decide."""
+    """dgl.graphbolt.seed: keys all later draws. Without it torch's random numbers decide."""
     global _seed
     _seed = int(val)
     _random.clear()
 
 
 def generator(device: Any = "cpu") -> Optional[torch.Generator]:
-    """The random numbers of seed() on a device; None stands for torch's own."""
+    """Returns the random numbers of seed() on a device, or None for torch's own."""
     if _seed is None:
         return None
     name = str(device)
@@ -57,19 +57,19 @@ def etype_tuple_to_str(c_etype: Any) -> str:
 
 
 def isin(elements: Any, test_elements: Any) -> Any:
-    """Which elements are among test_elements."""
+    """Returns which elements are among test_elements."""
     require(elements.dim() == 1 and test_elements.dim() == 1, "isin: both must have one dimension")
     return torch.isin(elements, test_elements)
 
 
 def index_select(tensor: Any, index: Any) -> Any:
-    """Rows of a tensor. An index beyond the end is an IndexError."""
+    """Returns rows of a tensor. An index out of range is an IndexError."""
     require(index.dim() == 1, "index_select: the index must have one dimension")
     return tensor[index.long()]
 
 
 def expand_indptr(indptr: Any, dtype: Any = None, node_ids: Any = None, output_size: Optional[int] = None) -> Any:
-    """The column of each edge: its number, or its id in node_ids."""
+    """Returns the column of each edge: its number, or its id in node_ids."""
     require(indptr.dim() == 1 and (node_ids is None or node_ids.dim() == 1), "expand_indptr: indptr and node_ids must "
             "have one dimension")
     require(node_ids is not None or dtype is not None, "One of node_ids or dtype must be given.")
@@ -79,7 +79,7 @@ def expand_indptr(indptr: Any, dtype: Any = None, node_ids: Any = None, output_s
 
 
 def applied(value: Any, fn: Callable[[Any], Any]) -> Any:
-    """A value with fn applied to each tensor, and to whatever else can be moved, within containers."""
+    """Returns a value with fn applied to each tensor, and to each other movable object, within containers."""
     if isinstance(value, Mapping):
         return {k: applied(v, fn) for k, v in value.items()}
     if isinstance(value, tuple):
@@ -90,7 +90,7 @@ def applied(value: Any, fn: Callable[[Any], Any]) -> Any:
 
 
 def moved(value: Any, device: Any) -> Any:
-    """A value with all that has to() on a device, or in pinned memory ("pinned")."""
+    """Returns a value with every object that has to() moved to a device, or to pinned memory ("pinned")."""
     def move(v: Any) -> Any:
         if isinstance(device, str) and device == "pinned":
             return v.pin_memory() if isinstance(v, torch.Tensor) else v
@@ -117,7 +117,7 @@ class CSCFormatBase:
 
 
 def called(name: str, fields: Mapping[str, Any], room: int, end: str = ",\n)") -> str:
-    """Fields below each other, room characters in, as GraphBolt shows its objects."""
+    """Formats fields one below the other, indented by room characters, as GraphBolt shows its objects."""
     def text(field: str, value: Any) -> str:
         for kind, begins, ends in ((list, "[", "]"), (tuple, "(", ")")):
             if isinstance(value, kind):

@@ -1,4 +1,4 @@
-"""Rows in memory that were used last."""
+"""A cache in memory of the rows that were used last."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ POLICIES = ("s3-fifo", "sieve", "lru", "clock")
 class CPUFeatureCache:
     """dgl.graphbolt.impl.CPUFeatureCache: up to cache_shape[0] rows by key, those that were used last.
 
-    All policies of GraphBolt's are taken, and are this one: which rows are in memory decides how long reading takes,
+    All of GraphBolt's policies are accepted, and all mean least recently used: a policy changes how long reading takes,
     and not what is read.
     """
 
@@ -42,7 +42,7 @@ class CPUFeatureCache:
         return self._keys[place] == keys, self._at[place]
 
     def query(self, keys: Any) -> tuple[Any, Any, Any]:
-        """Rows of keys, places of those that are not there, and their keys."""
+        """Returns the rows of keys that are cached, the places of those that are not, and the keys of those."""
         keys = keys.long()
         there, at = self._find(keys)
         values = torch.empty((len(keys), *self._rows.shape[1:]), dtype=self._rows.dtype)
@@ -54,7 +54,7 @@ class CPUFeatureCache:
         return values, missing, keys[missing]
 
     def replace(self, keys: Any, values: Any) -> None:
-        """Takes rows in, in place of those that were used longest ago."""
+        """Adds rows, in place of those that were used longest ago."""
         keys, first = _first_of_each(keys.long())
         values = values[first]
         there, at = self._find(keys)
@@ -72,7 +72,7 @@ class CPUFeatureCache:
 
     @property
     def miss_rate(self) -> float:
-        """The share of keys asked for that were not there."""
+        """The share of requested keys that were not cached."""
         return self._missed / self._asked if self._asked else 0.0
 
     def is_pinned(self) -> bool:

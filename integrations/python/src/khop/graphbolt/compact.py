@@ -1,4 +1,4 @@
-"""Ids of nodes in place of ids of the graph: what GraphBolt's samplers do with the edges that they have picked."""
+"""Replaces ids of the graph by places in the nodes of a batch, as GraphBolt's samplers do with picked edges."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def _parts(whole: Any, like: Any) -> list[Any]:
 
 
 def unique_and_compact(nodes: Any) -> Any:
-    """dgl.graphbolt.unique_and_compact: the nodes of several tensors without repetition, and the tensors as places
-    there. By type where nodes is a mapping."""
+    """dgl.graphbolt.unique_and_compact: returns the distinct nodes of several tensors, and the tensors as places there.
+    By type if nodes is a mapping."""
     if isinstance(nodes, Mapping):
         each = {t: unique_and_compact(of) for t, of in nodes.items()}
         return {t: e[0] for t, e in each.items()}, {t: e[1] for t, e in each.items()}
@@ -44,7 +44,7 @@ def unique_and_compact(nodes: Any) -> Any:
 
 
 def compact_temporal_nodes(nodes: Any, nodes_timestamp: Any) -> Any:
-    """Nodes and times of several tensors behind one another, each as a node of its own."""
+    """Returns nodes and times of several tensors one after another, each as a node of its own."""
     if isinstance(nodes, Mapping):
         each = {t: compact_temporal_nodes(of, nodes_timestamp[t]) for t, of in nodes.items()}
         return tuple({t: e[i] for t, e in each.items()} for i in range(3))
@@ -63,8 +63,8 @@ def _by_type(csc_formats: Any, *more: Any) -> tuple[bool, Any, tuple[Any, ...]]:
 
 
 def unique_and_compact_csc_formats(csc_formats: Any, unique_dst_nodes: Any) -> Any:
-    """dgl.graphbolt.unique_and_compact_csc_formats: the nodes of the edges, destinations first, and the edges between
-    places there."""
+    """dgl.graphbolt.unique_and_compact_csc_formats: returns the nodes of the edges, destinations first, and the edges
+    between places there."""
     typed, edges, (targets,) = _by_type(csc_formats, unique_dst_nodes)
     sources: dict[str, list[Any]] = {}
     for etype, csc in edges.items():
@@ -81,7 +81,7 @@ def unique_and_compact_csc_formats(csc_formats: Any, unique_dst_nodes: Any) -> A
 
 def compact_csc_format(csc_formats: Any, dst_nodes: Any, dst_timestamps: Optional[Any] = None) -> Any:
     """dgl.graphbolt.compact_csc_format: the same with each edge's source as a node of its own. With times of the
-    destinations also those of the nodes."""
+    destinations it returns those of the nodes, too."""
     typed, edges, (targets, times) = _by_type(csc_formats, dst_nodes, dst_timestamps)
     nodes, compacted = dict(targets), {}
     node_times = dict(times or {})

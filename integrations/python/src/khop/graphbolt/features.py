@@ -14,14 +14,14 @@ from .cache import CPUFeatureCache
 
 
 class Feature:
-    """dgl.graphbolt.Feature: what a class of yours has to have."""
+    """dgl.graphbolt.Feature: the interface of a feature that you write."""
 
     def read(self, ids: Any = None) -> Any:
-        """All rows, or those of ids."""
+        """Returns all rows, or those of ids."""
         raise NotImplementedError
 
     def size(self) -> Any:
-        """The shape of a row."""
+        """Returns the shape of a row."""
         raise NotImplementedError
 
     def update(self, value: Any, ids: Any = None) -> None:
@@ -29,7 +29,7 @@ class Feature:
         raise NotImplementedError
 
     def metadata(self) -> dict[str, Any]:
-        """What is known of the feature besides."""
+        """Returns further properties of the feature."""
         return {}
 
 
@@ -44,11 +44,11 @@ class TorchBasedFeature(Feature):
         self._tensor, self._metadata = torch_feature.contiguous(), dict(metadata or {})
 
     def read(self, ids: Any = None) -> Any:
-        """All rows, or those of ids."""
+        """Returns all rows, or those of ids."""
         return self._tensor if ids is None else index_select(self._tensor, ids)
 
     def update(self, value: Any, ids: Any = None) -> None:
-        """Changes rows of the tensor itself, or takes another whose rows have the same shape."""
+        """Changes rows of the tensor itself, or replaces it by one whose rows have the same shape."""
         require(value.shape[1:] == self.size(), f"The size of the feature is {self.size()}, while the size of the "
                 f"value is {value.shape[1:]}.")
         if ids is None:
@@ -59,11 +59,11 @@ class TorchBasedFeature(Feature):
         self._tensor[ids] = value
 
     def size(self) -> Any:
-        """The shape of a row."""
+        """Returns the shape of a row."""
         return self._tensor.shape[1:]
 
     def metadata(self) -> dict[str, Any]:
-        """What was given."""
+        """Returns the given properties."""
         return self._metadata
 
     def to(self, device: Any) -> TorchBasedFeature:
@@ -76,7 +76,7 @@ class TorchBasedFeature(Feature):
         return self
 
     def is_pinned(self) -> bool:
-        """Whether it is there."""
+        """Whether it is in pinned memory."""
         return bool(self._tensor.is_pinned())
 
     def __repr__(self) -> str:
@@ -88,7 +88,7 @@ class TorchBasedFeature(Feature):
 class CPUCachedFeature(Feature):
     """dgl.graphbolt.CPUCachedFeature: the rows of a slower feature that were read last, in memory.
 
-    Where the rows are those of a dataset, khop keeps hot rows itself: see docs/performance.md.
+    Where the rows are those of a dataset, khop keeps hot rows itself: see docs/memory.md.
     """
 
     def __init__(self, fallback_feature: Feature, max_cache_size_in_bytes: int, policy: Optional[str] = None,
@@ -101,7 +101,7 @@ class CPUCachedFeature(Feature):
         self._feature = CPUFeatureCache((rows, *row.shape[1:]), row.dtype, policy=policy, pin_memory=pin_memory)
 
     def read(self, ids: Any = None) -> Any:
-        """All rows, or those of ids: those that are not in memory are read, and stay there."""
+        """Returns all rows, or those of ids. Rows that are not in memory are read, and stay there."""
         if ids is None:
             return self._fallback_feature.read()
         values, at, missing, *_ = self._feature.query(ids)
@@ -111,16 +111,16 @@ class CPUCachedFeature(Feature):
         return values
 
     def size(self) -> Any:
-        """The shape of a row."""
+        """Returns the shape of a row."""
         return self._fallback_feature.size()
 
     def update(self, value: Any, ids: Any = None) -> None:
-        """Changes rows of the slower feature, and forgets those in memory."""
+        """Changes rows of the slower feature, and clears the cache."""
         self._fallback_feature.update(value, ids)
         self._feature.clear()
 
     def metadata(self) -> dict[str, Any]:
-        """That of the slower feature."""
+        """Returns the properties of the slower feature."""
         return self._fallback_feature.metadata()
 
     @property
@@ -147,23 +147,23 @@ class BasicFeatureStore:
         return key in self._features
 
     def read(self, domain: str, type_name: Optional[str], feature_name: str, ids: Any = None) -> Any:
-        """All rows of a feature, or those of ids."""
+        """Returns all rows of a feature, or those of ids."""
         return self[domain, type_name, feature_name].read(ids)
 
     def size(self, domain: str, type_name: Optional[str], feature_name: str) -> Any:
-        """The shape of a row."""
+        """Returns the shape of a row."""
         return self[domain, type_name, feature_name].size()
 
     def metadata(self, domain: str, type_name: Optional[str], feature_name: str) -> Any:
-        """What is known of a feature besides."""
+        """Returns further properties of a feature."""
         return self[domain, type_name, feature_name].metadata()
 
     def update(self, domain: str, type_name: Optional[str], feature_name: str, value: Any, ids: Any = None) -> None:
-        """Changes rows."""
+        """Changes rows of a feature."""
         self[domain, type_name, feature_name].update(value, ids)
 
     def keys(self) -> list[Any]:
-        """What there is."""
+        """Returns the keys of all features."""
         return list(self._features)
 
     def __len__(self) -> int:
@@ -180,7 +180,7 @@ class BasicFeatureStore:
         return self
 
     def is_pinned(self) -> bool:
-        """Whether all are there."""
+        """Whether all features are in pinned memory."""
         return all(f.is_pinned() for f in self._features.values())
 
     def __repr__(self) -> str:
@@ -188,7 +188,7 @@ class BasicFeatureStore:
 
 
 class TorchBasedFeatureStore(BasicFeatureStore):
-    """dgl.graphbolt.TorchBasedFeatureStore: features of files. Those of NumPy that are not in_memory are mapped."""
+    """dgl.graphbolt.TorchBasedFeatureStore: features of files. NumPy files without in_memory are mapped."""
 
     def __init__(self, feat_data: Sequence[Any]) -> None:
         super().__init__({(f.domain, f.type, f.name): TorchBasedFeature(read_file(f), f.extra_fields)
@@ -196,12 +196,13 @@ class TorchBasedFeatureStore(BasicFeatureStore):
 
 
 def read_file(spec: Any, rows: bool = True) -> Any:
-    """The tensor of a file that a metadata.yaml names. rows: one dimension becomes a column."""
+    """Reads the tensor of a file that a metadata.yaml names. With rows, one dimension becomes a column."""
     if spec.format == "torch":  # which is read whole, also where in_memory is false
         try:
             tensor = torch.load(spec.path, map_location="cpu", **_SAFE)
         except pickle.UnpicklingError:
-            require(spec.in_memory or not rows, f"Pytorch tensor can only be loaded in memory, and {spec.path} is none")
+            require(spec.in_memory or not rows, "Pytorch tensor can only be loaded in memory, and "
+                    f"{spec.path} has in_memory: false")
             raise
         require(isinstance(tensor, torch.Tensor), f"{spec.path}: must be a tensor")
     elif spec.format == "numpy":

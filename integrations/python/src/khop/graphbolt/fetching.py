@@ -11,7 +11,8 @@ from .plan import NotByKhop, Plan
 
 @stage("fetch_feature")
 class FeatureFetcher(MiniBatchTransformer):
-    """dgl.graphbolt.FeatureFetcher. The store is one in memory, or a dataset's, whose features come with batches."""
+    """dgl.graphbolt.FeatureFetcher. The store is in memory, or belongs to a dataset, whose features come with the
+    batches."""
 
     def __init__(self, datapipe: Any, feature_store: Any, node_feature_keys: Any = None, edge_feature_keys: Any = None,
                  **unknown: Any) -> None:
@@ -21,7 +22,7 @@ class FeatureFetcher(MiniBatchTransformer):
         self.node_feature_keys, self.edge_feature_keys = node_feature_keys, edge_feature_keys
 
     def describe(self, plan: Plan) -> None:
-        """The features of the dataset that is sampled in come with batches; others are read here."""
+        """Has features of the sampled dataset come with batches; reads others here."""
         Stage.describe(self, plan)
         if plan.graph is None or getattr(self.feature_store, "graph", None) is not plan.graph:
             plan.then(self.fn)
@@ -54,7 +55,7 @@ class FeatureFetcher(MiniBatchTransformer):
 
 
 def keys_by_type(keys: Any) -> list[tuple[Any, str]]:
-    """(type, name) of each feature to fetch; the type is None where there is one."""
+    """Returns (type, name) of each feature to fetch; the type is None if there is only one."""
     if isinstance(keys, Mapping):
         return [(t, name) for t, wanted in keys.items() for name in wanted]
     return [(None, name) for name in keys or ()]

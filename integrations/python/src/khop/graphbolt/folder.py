@@ -1,4 +1,4 @@
-"""The graph of a folder of GraphBolt: in tensors for whoever asks for them, in a dataset of khop for loaders."""
+"""The graph of a folder of GraphBolt: as tensors for programs that read them, as a dataset of khop for loaders."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NUMBER = "edge_id"
 
 
 class FolderGraph(FusedCSCSamplingGraph):
-    """The graph of a folder. Its tensors are read when the first is asked for."""
+    """The graph of a folder. Its tensors are read at the first access."""
 
     on_disk = True
 
@@ -72,21 +72,21 @@ class FolderGraph(FusedCSCSamplingGraph):
 
     @property
     def indices_dtype(self) -> Any:
-        """The type of ids of nodes."""
+        """The dtype of node ids."""
         return torch.int32 if self._small and sum(self._nodes.values()) < 1 << 31 else torch.int64
 
     @property
     def num_nodes(self) -> Any:
-        """Nodes, by type where there are types."""
+        """The number of nodes, by type if there are types."""
         return self._nodes[None] if self.plain else {str(t): n for t, n in self._nodes.items()}
 
     @property
     def total_num_nodes(self) -> int:
-        """Nodes of all types."""
+        """The number of nodes of all types."""
         return sum(self._nodes.values())
 
     def attribute(self, name: str, of_edges: bool) -> str:
-        """The column of the dataset that has an attribute."""
+        """Returns the column of the dataset that has an attribute."""
         if not self.on_disk:
             return super().attribute(name, of_edges)
         domain = "edge" if of_edges else "node"
@@ -97,12 +97,12 @@ class FolderGraph(FusedCSCSamplingGraph):
         raise KeyError(f"no column {name!r} of {domain}s; there are: {', '.join(there) or 'none'}")
 
     def edge_ids(self, ids: Any) -> Any:
-        """The numbers of edges in their files, or the places that the dataset says."""
+        """Returns the numbers of edges in their files, or the places that the dataset has."""
         return ids if self.on_disk else super().edge_ids(ids)
 
     @property
     def source(self) -> Source:
-        """The folder's dataset, which is written where there is none yet."""
+        """The folder's dataset, written at the first use."""
         if not self.on_disk:
             return super().source
         if "_source" not in self.__dict__:
@@ -197,7 +197,7 @@ def _describe(work: str, meta: Metadata, columns: Mapping[Any, str], numbered: b
 
 
 def read_edges(meta: Metadata, edges: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Sources and targets of a file of edges."""
+    """Reads sources and targets of a file of edges."""
     path, form = meta.path(edges["path"]), edges.get("format")
     require(form in ("numpy", "csv"), f"`numpy` or `csv` is expected when reading edges but got `{form}`.")
     if form == "numpy":

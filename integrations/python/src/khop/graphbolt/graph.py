@@ -1,4 +1,4 @@
-"""Graphs to sample in: datasets of khop, and graphs in tensors."""
+"""Graphs to sample in: datasets of khop, and graphs as tensors."""
 
 from __future__ import annotations
 
@@ -41,32 +41,32 @@ class SamplingGraph:
         return [":".join(e) for e in self.source.edge_types]
 
     def edge_ids(self, ids: Any) -> Any:
-        """What minibatches call edges that the dataset calls so."""
+        """Returns the ids that minibatches have for edges of the dataset."""
         return ids
 
     @property
     def num_nodes(self) -> Any:
-        """Nodes, by type where there are several."""
+        """The number of nodes, by type if there are several."""
         return self.total_num_nodes if self.source.plain else dict(self.source.counts)
 
     @property
     def num_edges(self) -> Any:
-        """Edges, by type where there are several."""
+        """The number of edges, by type if there are several."""
         return self.total_num_edges if self.source.plain else {
             ":".join(e): t["count"] for e, t in zip(self.source.edge_types, self.source.about["edge_types"])}
 
     @property
     def total_num_nodes(self) -> int:
-        """Nodes of all types."""
+        """The number of nodes of all types."""
         return sum(self.source.counts.values())
 
     @property
     def total_num_edges(self) -> int:
-        """Edges of all types."""
+        """The number of edges of all types."""
         return int(self.source.about["edges"])
 
     def attribute(self, name: str, of_edges: bool) -> str:
-        """The column of the dataset that has an attribute of edges or nodes."""
+        """Returns the column of the dataset that has an attribute of edges or nodes."""
         return self.source.column(name, of_edges)
 
     def __repr__(self) -> str:
@@ -84,8 +84,8 @@ FIELDS = (*_TENSORS, *_NAMES, *_ATTRIBUTES)
 class FusedCSCSamplingGraph(SamplingGraph):
     """dgl.graphbolt.FusedCSCSamplingGraph: in-edges of all nodes of all types, in tensors.
 
-    Its own methods sample in the tensors. DataLoader writes a temporary dataset of them when it first needs one, and
-    khop samples there; whoever sets a field afterwards gets a new one.
+    Its own methods sample in the tensors. DataLoader writes a temporary dataset of them at the first use, and khop
+    samples there; setting a field afterwards makes a new one.
     """
 
     csc_indptr: Any
@@ -126,17 +126,17 @@ class FusedCSCSamplingGraph(SamplingGraph):
 
     @property
     def indices_dtype(self) -> Any:
-        """The type of ids of nodes."""
+        """The dtype of node ids."""
         return self.indices.dtype
 
     def edge_ids(self, ids: Any) -> Any:
-        """The original numbers of edges that have these places."""
+        """Returns the original numbers of the edges at these places."""
         attributes = self.edge_attributes or {}
         return attributes[ORIGINAL_EDGE_ID][ids.long()] if ORIGINAL_EDGE_ID in attributes else ids
 
     @property
     def source(self) -> Source:
-        """A temporary dataset of the tensors. Its edges keep their places here as the column edge_id."""
+        """A temporary dataset of the tensors. Its column edge_id has the places of edges here."""
         if "_source" not in self.__dict__:
             self.__dict__["_source"] = Source(self._parts())
         return self._source
@@ -160,7 +160,7 @@ class FusedCSCSamplingGraph(SamplingGraph):
         return parts
 
     def attribute(self, name: str, of_edges: bool) -> str:
-        """The column of the temporary dataset that has an attribute."""
+        """Returns the column of the temporary dataset that has an attribute."""
         attributes = (self.edge_attributes if of_edges else self.node_attributes) or {}
         if name not in attributes:
             there_are = ", ".join(attributes) or "none"
@@ -178,24 +178,24 @@ class FusedCSCSamplingGraph(SamplingGraph):
 
     @property
     def total_num_nodes(self) -> int:
-        """Nodes of all types."""
+        """The number of nodes of all types."""
         return len(self.csc_indptr) - 1
 
     @property
     def total_num_edges(self) -> int:
-        """Edges of all types."""
+        """The number of edges of all types."""
         return len(self.indices)
 
     @property
     def num_nodes(self) -> Any:
-        """Nodes, by type where there are types."""
+        """The number of nodes, by type if there are types."""
         if self.node_type_offset is None or self.node_type_to_id is None:
             return self.total_num_nodes
         return {t: end - begin for t, (begin, end) in self._ranges().items()}
 
     @property
     def num_edges(self) -> Any:
-        """Edges, by type where there are types."""
+        """The number of edges, by type if there are types."""
         if self.type_per_edge is None or self.edge_type_to_id is None:
             return self.total_num_edges
         most = max([*self.edge_type_to_id.values(), 0]) + 1
@@ -205,7 +205,7 @@ class FusedCSCSamplingGraph(SamplingGraph):
     # --- sampling ---
 
     def in_subgraph(self, nodes: Any) -> SampledSubgraphImpl:
-        """All in-edges of nodes, which must not repeat."""
+        """Returns all in-edges of nodes, which must not repeat."""
         nodes, _ = self._fused(nodes)
         require(nodes.dim() == 1, "Nodes should be 1-D tensor.")
         require(len(nodes.unique()) == len(nodes), "Nodes cannot have duplicate values.")
@@ -214,12 +214,12 @@ class FusedCSCSamplingGraph(SamplingGraph):
 
     def sample_neighbors(self, nodes: Any, fanouts: Any, replace: bool = False, probs_name: Optional[str] = None,
                          ) -> SampledSubgraphImpl:
-        """Up to fanouts in-edges of each node; fanouts is one number, or one for each edge type."""
+        """Samples up to fanouts in-edges of each node. fanouts is one number, or one per edge type."""
         return self._sampled(nodes, fanouts, replace, probs_name, layer=False)
 
     def sample_layer_neighbors(self, nodes: Any, fanouts: Any, replace: bool = False, probs_name: Optional[str] = None,
                                ) -> SampledSubgraphImpl:
-        """The same by LABOR: all nodes of a call draw the same number for a neighbour."""
+        """Samples by LABOR: all nodes of a call draw the same number for a neighbour."""
         return self._sampled(nodes, fanouts, replace, probs_name, layer=True)
 
     def temporal_sample_neighbors(
@@ -227,7 +227,7 @@ class FusedCSCSamplingGraph(SamplingGraph):
         probs_name: Optional[str] = None, node_timestamp_attr_name: Optional[str] = None,
         edge_timestamp_attr_name: Optional[str] = None,
     ) -> SampledSubgraphImpl:
-        """In-edges, and neighbours, whose times are before those of their nodes."""
+        """Samples in-edges and neighbours whose times are before those of their nodes."""
         times = (input_nodes_timestamp, node_timestamp_attr_name, edge_timestamp_attr_name)
         return self._sampled(nodes, fanouts, replace, probs_name, layer=False, times=times)
 
@@ -236,7 +236,7 @@ class FusedCSCSamplingGraph(SamplingGraph):
         probs_name: Optional[str] = None, node_timestamp_attr_name: Optional[str] = None,
         edge_timestamp_attr_name: Optional[str] = None,
     ) -> SampledSubgraphImpl:
-        """The same by LABOR."""
+        """Samples as temporal_sample_neighbors, by LABOR."""
         times = (input_nodes_timestamp, node_timestamp_attr_name, edge_timestamp_attr_name)
         return self._sampled(nodes, fanouts, replace, probs_name, layer=True, times=times)
 
@@ -279,7 +279,7 @@ class FusedCSCSamplingGraph(SamplingGraph):
         types = len(self.edge_type_to_id or ()) or 1
         require(len(fanouts) in (1, types), "Fanouts should have the same number of elements as etypes or should have "
                 "a length of 1.")
-        require(len(fanouts) == 1 or self.type_per_edge is not None, "fanouts of several numbers need type_per_edge")
+        require(len(fanouts) == 1 or self.type_per_edge is not None, "several fanouts need type_per_edge")
         require(bool((fanouts >= -1).all()), "Fanouts should consist of values that are either -1 or greater than or "
                 "equal to 0.")
         if probs_name:
@@ -329,8 +329,8 @@ class FusedCSCSamplingGraph(SamplingGraph):
         return int(self.num_nodes[etype_str_to_tuple(edge_type)[2]]) if edge_type else self.total_num_nodes
 
     def sample_negative_edges_uniform(self, edge_type: Optional[str], node_pairs: Any, negative_ratio: int) -> Any:
-        """negative_ratio targets for each pair, from all nodes of their type. Pairs are sources and targets, with None
-        for the sources that stay, or [n, 2]: then negatives follow the pairs."""
+        """Draws negative_ratio targets for each pair, from all nodes of their type. Pairs are sources and targets,
+        whose result has None for the unchanged sources; or [n, 2], whose negatives follow the pairs."""
         if isinstance(node_pairs, torch.Tensor):
             source = node_pairs[:, 0].repeat_interleave(negative_ratio)
             return torch.cat([node_pairs, torch.stack([source, self._random(edge_type, source)], 1)])
@@ -352,11 +352,12 @@ class FusedCSCSamplingGraph(SamplingGraph):
             for n in FIELDS})
 
     def to(self, device: Any) -> FusedCSCSamplingGraph:
-        """The graph on a device, or in pinned memory ("pinned")."""
+        """Returns the graph on a device, or in pinned memory ("pinned")."""
         return self._changed(lambda v: moved(v, device))
 
     def copy_to_shared_memory(self, shared_memory_name: str) -> FusedCSCSamplingGraph:
-        """A copy that other processes find by load_from_shared_memory. It ends with this copy, and with its process."""
+        """Makes a copy that other processes open by load_from_shared_memory. It ends with the returned graph, and with
+        its process."""
         return FusedCSCSamplingGraph(**shared.create(shared_memory_name, {n: getattr(self, n) for n in FIELDS}))
 
     def pin_memory_(self) -> FusedCSCSamplingGraph:
@@ -387,12 +388,12 @@ def fused_csc_sampling_graph(
     csc_indptr: Any, indices: Any, node_type_offset: Any = None, type_per_edge: Any = None, node_type_to_id: Any = None,
     edge_type_to_id: Any = None, node_attributes: Any = None, edge_attributes: Any = None,
 ) -> FusedCSCSamplingGraph:
-    """dgl.graphbolt.fused_csc_sampling_graph of tensors."""
+    """dgl.graphbolt.fused_csc_sampling_graph: makes a graph of tensors."""
     if node_type_to_id is not None and edge_type_to_id is not None:
         for what, numbers in (("Node", node_type_to_id), ("Edge", edge_type_to_id)):
             require(all(isinstance(n, str) for n in numbers), f"{what} type name should be string.")
             require(all(isinstance(i, int) for i in numbers.values()), f"{what} type id should be int.")
-            require(len(set(numbers.values())) == len(numbers), f"{what} types must have numbers of their own")
+            require(len(set(numbers.values())) == len(numbers), f"{what} types must have different ids")
         for e in edge_type_to_id:
             source, _, target = etype_str_to_tuple(e)
             for t in (source, target):
@@ -411,14 +412,14 @@ def fused_csc_sampling_graph(
 
 
 def load_from_shared_memory(shared_memory_name: str) -> FusedCSCSamplingGraph:
-    """dgl.graphbolt.load_from_shared_memory: the graph that copy_to_shared_memory left there."""
+    """dgl.graphbolt.load_from_shared_memory: opens the graph that copy_to_shared_memory made."""
     return FusedCSCSamplingGraph(**shared.load(shared_memory_name))
 
 
 def from_dglgraph(
     g: Any, is_homogeneous: bool = False, include_original_edge_id: bool = False,
 ) -> FusedCSCSamplingGraph:
-    """dgl.graphbolt.from_dglgraph: the graph, with all data of its nodes and edges as attributes."""
+    """dgl.graphbolt.from_dglgraph: makes a graph of one of DGL, with all data of its nodes and edges as attributes."""
     types = {t: i for i, t in enumerate(g.ntypes)}
     begin = [0]
     for t in g.ntypes:

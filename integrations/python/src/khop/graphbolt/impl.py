@@ -1,4 +1,4 @@
-"""dgl.graphbolt.impl: names that GraphBolt's users take from there."""
+"""dgl.graphbolt.impl: names that users of GraphBolt import from there."""
 
 from .cache import CPUFeatureCache
 from .subgraph import FusedSampledSubgraphImpl, SampledSubgraphImpl

@@ -1,4 +1,4 @@
-"""dgl.graphbolt.internal: names that GraphBolt's users take from there."""
+"""dgl.graphbolt.internal: names that users of GraphBolt import from there."""
 
 from .compact import (
     compact_csc_format, compact_temporal_nodes, unique_and_compact, unique_and_compact_csc_formats,

@@ -1,4 +1,4 @@
-"""Where pipelines begin: items, some at a time."""
+"""The beginning of pipelines: samplers of items."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from .ranges import calculate_range
 
 
 def minibatcher_default(batch: Any, names: Any) -> Any:
-    """dgl.graphbolt.minibatcher_default: a minibatch with a field of each name. Without names the batch as it is."""
+    """dgl.graphbolt.minibatcher_default: makes a minibatch with a field for each name. Without names it returns the
+    batch as it is."""
     if names is None:
         warnings.warn("Failed to map item list to `MiniBatch` as the names of items are not provided. Please provide a "
                       "customized `MiniBatcher`. The item list is returned as is.", stacklevel=2)
@@ -40,10 +41,10 @@ def minibatcher_default(batch: Any, names: Any) -> Any:
 
 
 class ItemSampler(Stage):
-    """dgl.graphbolt.ItemSampler. seed decides order and draws; without it torch's random numbers do.
+    """dgl.graphbolt.ItemSampler. seed keys order and draws; without it torch's random numbers decide.
 
-    Items that cannot be indexed, and those of use_indexing=False, are shuffled buffer_size at a time, 10 batches unless
-    it says otherwise; so are others if buffer_size is given.
+    Items that cannot be indexed, and those with use_indexing=False, are shuffled buffer_size at a time, by default 10
+    batches. So are others if buffer_size is given.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class ItemSampler(Stage):
         """Rank, number of ranks, and whether uneven batches are dropped, where processes share the items."""
 
     def describe(self, plan: Plan) -> None:
-        """khop takes items in tensors, by the names that say that they are nodes or pairs, with labels and times."""
+        """Has khop take items in tensors, if their names are those of nodes or pairs, labels and times."""
         if self.minibatcher is not None:
             raise NotByKhop("a minibatcher makes minibatches")
         if not self.use_indexing or self.buffer_size != -1:
@@ -146,7 +147,7 @@ class DistributedItemSampler(ItemSampler):
             self.share = torch.distributed.get_rank(), torch.distributed.get_world_size(), drop_uneven_inputs
 
     def describe(self, plan: Plan) -> None:
-        """khop's ranks take turns at the batches of one order."""
+        """Has khop's ranks take turns at the batches of one order."""
         super().describe(plan)
         plan.how.update(remainder="drop" if self.drop_uneven_inputs else "short", rank=None, world_size=None,
                         seed=self.seed or 0)

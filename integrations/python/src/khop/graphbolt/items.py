@@ -1,4 +1,4 @@
-"""Items: what a pipeline of khop.graphbolt goes over."""
+"""Items: the seeds that a pipeline of khop.graphbolt iterates over."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def _is_number(items: Any) -> bool:
 
 
 class ItemSet:
-    """dgl.graphbolt.ItemSet: whatever can be iterated over, a tuple of such with as many items each, or the number of
-    items 0, 1, .."""
+    """dgl.graphbolt.ItemSet: an iterable, a tuple of iterables of equal length, or a number n for the items 0, 1, .., n
+    - 1."""
 
     def __init__(self, items: Any, names: Any = None) -> None:
         self._items: Any = items if isinstance(items, tuple) or _is_number(items) else (items,)
@@ -36,7 +36,7 @@ class ItemSet:
 
     @property
     def names(self) -> Any:
-        """The names of the items, which say what they are in a minibatch: "seeds", "labels", .."""
+        """The names of the items, which become fields of minibatches: "seeds", "labels", .."""
         return self._names
 
     @property
@@ -83,7 +83,7 @@ class ItemSet:
             yield from zip(*self._items)
 
     def array(self, *names: str) -> Any:
-        """The tensor of the first name that there is; None if there is none."""
+        """Returns the tensor of the first of these names that the items have, or None."""
         for name in names:
             if name in (self.names or ()):
                 found = torch.arange(len(self), dtype=self._dtype) if self._counted else self._items[
@@ -142,11 +142,11 @@ class HeteroItemSet:
 
 
 class ItemSetDict(HeteroItemSet):
-    """dgl.graphbolt.ItemSetDict: what 2.1 calls a HeteroItemSet."""
+    """dgl.graphbolt.ItemSetDict: the name of HeteroItemSet in GraphBolt 2.1."""
 
 
 class Split(ItemSet):
-    """A split of a dataset of khop: the server has its items. They are read when they are asked for."""
+    """A split of a dataset of khop. The server has its items; they are read here at the first access."""
 
     def __init__(self, source: Source, split: str, count: int) -> None:
         self.source, self.split, self._count = source, split, count

@@ -1,4 +1,4 @@
-"""Who makes minibatches: khop, or the stages of the pipeline themselves."""
+"""Chooses what makes minibatches: khop, or the stages of the pipeline."""
 
 from __future__ import annotations
 
@@ -37,11 +37,12 @@ def _dataset(stage: Any) -> Optional[SamplingGraph]:
 class DataLoader:
     """dgl.graphbolt.DataLoader: the minibatches of a pipeline.
 
-    khop makes them where it knows all stages (by says so): with its own threads, on a server or in this process, so
-    that num_workers and its like are taken and have no meaning. Otherwise the stages make them, in this process.
+    If khop knows all stages, it makes them with its own threads, on a server or in this process; num_workers and the
+    like are accepted and have no effect. Otherwise the stages make them, in this process. by gives the choice and the
+    reason.
 
-    options are further ones of khop.Loader. One iteration runs at a time. close() ends the server, and so does the
-    loader's end.
+    options are further ones of khop.Loader. One iteration runs at a time. close() ends the server, as does the end of
+    the loader object.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a metadata.yaml of GraphBolt says."""
+"""The contents of GraphBolt's metadata.yaml."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .base import require
 
 @dataclass
 class OnDiskFile:
-    """A file, and how it is written. path is absolute."""
+    """A file and its format. path is absolute."""
 
     format: str
     path: str
@@ -72,11 +72,11 @@ class Metadata:
             self.topology = self.path(topology["path"])
 
     def path(self, name: str) -> str:
-        """Where a file is."""
+        """Returns the path of a file."""
         return os.path.join(self.folder, name)
 
     def feature(self, said: Mapping[str, Any]) -> OnDiskFeatureData:
-        """A feature. What is not among its fields goes along as extra_fields."""
+        """Returns a feature. Keys that are not fields are its extra_fields."""
         known = {k: said[k] for k in ("domain", "name", "format", "type", "in_memory") if k in said}
         extra = {k: v for k, v in said.items() if k not in known and k != "path"}
         return OnDiskFeatureData(**known, path=self.path(said["path"]), extra_fields=extra)
@@ -94,7 +94,7 @@ class Metadata:
 
 
 def read_yaml(path: str) -> dict[str, Any]:
-    """What a file of YAML says."""
+    """Reads a file of YAML."""
     try:
         yaml: Any = importlib.import_module("yaml")
     except ImportError:

@@ -1,4 +1,4 @@
-"""What the stages of a pipeline hand on."""
+"""The minibatches that the stages of a pipeline pass on."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ FIELDS = (
 
 
 class MiniBatch:
-    """dgl.graphbolt.MiniBatch. Values are tensors of a graph with one type, mappings of types to tensors of others.
+    """dgl.graphbolt.MiniBatch. For a graph of one type values are tensors, for others mappings of types to tensors.
 
     GraphBolt 2.1 has nodes in seed_nodes and pairs in node_pairs, with negatives apart; later ones have both in seeds,
-    where negatives follow the pairs. A minibatch has those that the names of the items say.
+    where negatives follow the pairs. The names of the items choose which fields a minibatch has.
     """
 
     seed_nodes: Any = None
@@ -44,15 +44,15 @@ class MiniBatch:
             setattr(self, name, value)
 
     def node_ids(self) -> Any:
-        """The nodes whose features a model reads first."""
+        """Returns the ids of the nodes whose features the first layer of a model reads."""
         return self.input_nodes
 
     def num_layers(self) -> int:
-        """How many layers were sampled."""
+        """Returns how many layers were sampled."""
         return len(self.sampled_subgraphs or ())
 
     def edge_ids(self, layer_id: int) -> Any:
-        """The ids of a layer's edges."""
+        """Returns the ids of a layer's edges."""
         return self.sampled_subgraphs[layer_id].original_edge_ids
 
     def set_node_features(self, node_features: Any) -> None:
@@ -65,7 +65,7 @@ class MiniBatch:
 
     @property
     def blocks(self) -> Any:
-        """A block a layer, the furthest from the seeds first: DGL's where it is installed, or khop.blocks.Block."""
+        """One block per layer, the furthest from the seeds first: DGL's if it is installed, else khop.blocks.Block."""
         if not self.sampled_subgraphs:
             return None
         blocks = [_block(s) for s in self.sampled_subgraphs]
@@ -83,12 +83,12 @@ class MiniBatch:
 
     @property
     def positive_node_pairs(self) -> Any:
-        """The pairs that were given, as places in input_nodes."""
+        """The given pairs, as places in input_nodes."""
         return self.compacted_node_pairs
 
     @property
     def negative_node_pairs(self) -> Any:
-        """Their negatives, as places in input_nodes; the end that was not drawn is that of the pair."""
+        """The negatives of the pairs, as places in input_nodes. The end that was not drawn is that of the pair."""
         sources, targets, pairs = self.compacted_negative_srcs, self.compacted_negative_dsts, self.compacted_node_pairs
         drawn = sources if sources is not None else targets
         if drawn is None or (sources is None or targets is None) and pairs is None:
@@ -106,8 +106,8 @@ class MiniBatch:
 
     @property
     def node_pairs_with_labels(self) -> Any:
-        """Sources and targets as places in input_nodes, and their labels: 1 for pairs and 0 for negatives unless labels
-        were given."""
+        """Sources and targets as places in input_nodes, and their labels: those given, else 1 for pairs and 0 for
+        negatives."""
         pairs, negatives = self.positive_node_pairs, self.negative_node_pairs
         if self.labels is not None:
             return None if pairs is None else (pairs, self.labels)
@@ -127,7 +127,7 @@ class MiniBatch:
     # --- elsewhere ---
 
     def to_pyg_data(self) -> Any:
-        """A Data of PyTorch Geometric: all edges between places in input_nodes, features and labels."""
+        """Returns a Data of PyTorch Geometric: all edges between places in input_nodes, features and labels."""
         from torch_geometric.data import Data
 
         edges = None
@@ -179,5 +179,5 @@ def _block(subgraph: Any) -> Any:
 
 
 def name_of_seeds(minibatch: Optional[MiniBatch]) -> Optional[str]:
-    """Which of its fields has what a minibatch asks for; None if none has."""
+    """Returns the field that has a minibatch's seeds, or None."""
     return next((n for n in ("node_pairs", "seed_nodes", "seeds") if getattr(minibatch, n, None) is not None), None)

@@ -21,7 +21,7 @@ from .preprocessed import read_graph
 
 
 class Dataset:
-    """dgl.graphbolt.Dataset: what a class of yours has to have."""
+    """dgl.graphbolt.Dataset: the interface of a dataset that you write."""
 
     @property
     def tasks(self) -> Any:
@@ -64,17 +64,17 @@ class OnDiskTask:
 
 
 class DatasetFeatures:
-    """The columns of a dataset of khop: they come with batches, and are copied where they are read."""
+    """The columns of a dataset of khop. They come with batches; read() copies them."""
 
     def __init__(self, graph: SamplingGraph) -> None:
         self.graph = graph
 
     def column(self, domain: str, type_name: Optional[str], feature_name: str) -> str:
-        """The column that has a feature."""
+        """Returns the column that has a feature."""
         return self.graph.source.column(feature_name, domain == "edge")
 
     def size(self, domain: str, type_name: Optional[str], feature_name: str) -> Any:
-        """The shape of a row."""
+        """Returns the shape of a row."""
         name, about = self.column(domain, type_name, feature_name), self.graph.source.about
         if domain == "edge":
             self.graph.source.edge_type(type_name)
@@ -89,12 +89,12 @@ class DatasetFeatures:
         return torch.Size(found[0] or [1])
 
     def keys(self) -> list[Any]:
-        """What there is."""
+        """Returns the keys of all features."""
         types = self.graph.source.about["node_types"]
         return [("node", None if self.graph.plain else t["name"], c["name"]) for t in types for c in t["columns"]]
 
     def read(self, domain: str, type_name: Optional[str], feature_name: str, ids: Any = None) -> Any:
-        """All rows, or those of ids, of a column of nodes: copied."""
+        """Returns a copy of all rows, or of those of ids, of a column of nodes."""
         if domain != "node":
             raise TypeError('features of a dataset\'s edges come with the batches: fetch_feature(edge_feature_keys=..)')
         source = self.graph.source
@@ -108,24 +108,24 @@ class DatasetFeatures:
 
 
 class FolderFeatures(TorchBasedFeatureStore):
-    """The features of a folder of GraphBolt. Where khop samples in the folder's graph they come with batches."""
+    """The features of a folder of GraphBolt. They come with batches if khop samples in the folder's graph."""
 
     def __init__(self, meta: Metadata, graph: Any) -> None:
         super().__init__(meta.features)
         self.graph = graph if isinstance(graph, FolderGraph) and graph.has_features else None
 
     def column(self, domain: str, type_name: Optional[str], feature_name: str) -> str:
-        """The column of the folder's dataset that has a feature."""
+        """Returns the column of the folder's dataset that has a feature."""
         self[domain, type_name, feature_name]  # or KeyError
         assert self.graph is not None
         return self.graph.columns[domain, type_name, feature_name]
 
 
 class OnDiskDataset(Dataset):
-    """dgl.graphbolt.OnDiskDataset of a folder of GraphBolt, as it is, or of a dataset of khop.
+    """dgl.graphbolt.OnDiskDataset: opens a folder of GraphBolt as it is, or a dataset of khop.
 
-    Of a folder the first loader that samples writes a dataset of khop, which stays in its folder "khop.graphbolt" where
-    one may write there. auto_cast_to_optimal_dtype: ids of nodes and places of edges are of 32 bits where they fit.
+    The first loader that samples in a folder writes a dataset of khop, which stays in the subfolder "khop.graphbolt" if
+    that can be written. With auto_cast_to_optimal_dtype, ids of nodes and places of edges have 32 bits if they fit.
     """
 
     def __init__(
@@ -161,11 +161,11 @@ class OnDiskDataset(Dataset):
 
     @property
     def yaml_data(self) -> Any:
-        """What metadata.yaml says. Changes before load() count."""
+        """The contents of metadata.yaml. Changes before load() take effect."""
         return self._yaml
 
     def load(self, tasks: Any = None) -> OnDiskDataset:
-        """Opens graph, features and tasks: all, or those of a name or a list of names."""
+        """Opens graph, features and tasks: all tasks, or those of a name or a list of names."""
         if isinstance(tasks, str):
             tasks = [tasks]
         if tasks is not None and not isinstance(tasks, (list, tuple)):
@@ -205,7 +205,7 @@ class OnDiskDataset(Dataset):
 
     @property
     def graph(self) -> Any:
-        """The graph; None if the folder has none."""
+        """The graph, or None if the folder has no graph."""
         self._opened()
         return self._graph
 
@@ -229,7 +229,7 @@ class OnDiskDataset(Dataset):
 
     @property
     def all_nodes_set(self) -> Any:
-        """All nodes; None without a graph."""
+        """All nodes, or None without a graph."""
         self._opened()
         if self._graph is None:
             warnings.warn("`all_nodes_set` is returned as None, since graph is None.", stacklevel=2)

@@ -1,7 +1,7 @@
-"""Which in-edges of nodes are taken, in tensors: what khop.graphbolt's graphs in memory sample themselves.
+"""Picks in-edges of nodes in tensors, for khop.graphbolt's graphs in memory.
 
-Edges are places in the order by destination. A group is what has a fan-out of its own: the in-edges of a node, or those
-of a node and one edge type.
+Edges are places in the order by destination. A group has one fan-out: it is the in-edges of a node, or those of a node
+and one edge type.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .base import generator
 
 
 def in_edges(indptr: Any, nodes: Any) -> tuple[Any, Any]:
-    """The places of the in-edges of nodes, and the number in nodes that each belongs to."""
+    """Returns the places of the in-edges of nodes, and for each the number of its node in nodes."""
     nodes = nodes.long()
     begin = indptr[nodes].long()
     count = indptr[nodes + 1].long() - begin
@@ -24,15 +24,16 @@ def in_edges(indptr: Any, nodes: Any) -> tuple[Any, Any]:
 
 
 class Draw:
-    """A rule to pick edges: up to fanouts of each group, those of weight 0 never."""
+    """A rule to pick edges: up to fanouts of each group, and none of weight 0."""
 
     def __init__(self, fanouts: Sequence[int], replace: bool, layer: bool) -> None:
-        """fanouts: one, or one for each edge type; -1 takes all. layer: sources have one draw for all of a batch
-        (LABOR), so that nodes share neighbours."""
+        """fanouts is one number, or one per edge type; -1 takes all. With layer, a source has one draw for a whole
+        batch (LABOR), so that nodes share neighbours."""
         self.fanouts, self.replace, self.layer = list(fanouts), replace, layer
 
     def pick(self, column: Any, columns: int, source: Any, kind: Any, weight: Optional[Any]) -> Any:
-        """Numbers of the edges taken, which ascend by column. kind is the type of each edge, where types differ."""
+        """Returns the numbers of the picked edges, ascending by column. kind is the type of each edge, if types
+        differ."""
         candidates = torch.arange(len(column), device=column.device)
         if weight is not None:
             candidates = candidates[weight > 0]

@@ -1,7 +1,7 @@
-"""Pipelines: stages that hand minibatches on.
+"""Pipelines: stages that pass on minibatches.
 
-A stage makes minibatches itself, one after another, when it is iterated over. What khop knows it can also describe
-(Stage.describe): then DataLoader has khop make the minibatches (served.py).
+Iterating over a stage makes the minibatches, one after another, in this process. A stage that khop knows can also
+describe itself (Stage.describe): then DataLoader has khop make the minibatches (served.py).
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from .plan import NotByKhop, Plan
 
 
 class Stage(IterableDataset[Any]):
-    """A stage of a pipeline. datapipe is the one before, or whatever else can be iterated over."""
+    """A stage of a pipeline. datapipe is the stage before, or any other iterable."""
 
     datapipe: Any = None
     def __init__(self, datapipe: Any) -> None:
         self.datapipe = datapipe
 
     def describe(self, plan: Plan) -> None:
-        """Says to khop what the stages up to here do. Raises NotByKhop if that is not among what khop does."""
+        """Describes the stages up to this one to khop. NotByKhop if khop cannot do it."""
         if not isinstance(self.datapipe, Stage):
             raise NotByKhop(f"it begins with {type(self.datapipe).__name__}")
         self.datapipe.describe(plan)
 
     def plan(self) -> Plan:
-        """What khop shall do; NotByKhop says why it cannot."""
+        """Returns the plan for khop. NotByKhop gives the reason if there is none."""
         plan = Plan()
         self.describe(plan)
         plan.check()
@@ -47,7 +47,7 @@ class Stage(IterableDataset[Any]):
         return self.made() if found is None else found
 
     def made(self) -> Iterator[Any]:
-        """The minibatches, made in this process by the stages themselves."""
+        """Yields the minibatches that the stages make in this process."""
         return iter(self.datapipe)
 
     def __getattr__(self, name: str) -> Any:
@@ -75,7 +75,7 @@ STAGES: dict[str, Callable[..., Stage]] = {}
 
 
 def stage(name: str) -> Callable[[Any], Any]:
-    """Gives a stage its name as a function."""
+    """Registers a stage under the name by which pipelines call it."""
     def named(made: Any) -> Any:
         STAGES[name] = made
         return made
@@ -87,20 +87,20 @@ IGNORED = ("overlap_fetch", "num_gpu_cached_edges", "gpu_cache_threshold", "asyn
 
 
 def checked(of: Any, unknown: Any) -> None:
-    """Refuses names that an initialiser does not have, but for IGNORED."""
+    """Refuses names that an initialiser does not have, except those in IGNORED."""
     names.check(of.__name__, unknown, [*inspect.signature(of).parameters, *IGNORED], SECTION)
 
 
 @stage("map")
 class Mapper(Stage):
-    """Applies a function to each minibatch, or to whatever else comes."""
+    """Applies a function to each minibatch, or other item."""
 
     def __init__(self, datapipe: Any, fn: Callable[[Any], Any]) -> None:
         super().__init__(datapipe)
         self.fn = fn
 
     def describe(self, plan: Plan) -> None:
-        """khop applies the function to what it has sampled."""
+        """Has khop's minibatches go through the function."""
         super().describe(plan)
         plan.then(self.fn)
 
@@ -125,7 +125,7 @@ class MiniBatchTransformer(Mapper):
 
 @stage("copy_to")
 class CopyTo(Mapper):
-    """dgl.graphbolt.CopyTo: minibatches go to a device, whole."""
+    """dgl.graphbolt.CopyTo: copies whole minibatches to a device."""
 
     def __init__(self, datapipe: Any, device: Any, extra_attrs: Any = None, **unknown: Any) -> None:
         checked(CopyTo, unknown)
@@ -133,14 +133,14 @@ class CopyTo(Mapper):
         self.device, self.extra_attrs = device, extra_attrs
 
     def describe(self, plan: Plan) -> None:
-        """A copy before sampling is one afterwards."""
+        """Copies after sampling, wherever the stage is."""
         Stage.describe(self, plan)
         plan.after.append(self.fn)
 
 
 @stage("mark_end")
 class EndMarker(Stage):
-    """dgl.graphbolt.EndMarker: hands on what comes."""
+    """dgl.graphbolt.EndMarker: passes on minibatches unchanged."""
 
 
 @stage("buffer")
@@ -154,7 +154,7 @@ class Bufferer(Stage):
         self.buffer_size = buffer_size
 
     def made(self) -> Iterator[Any]:
-        """With as many ahead as are held back."""
+        """Makes buffer_size minibatches ahead."""
         held: list[Any] = []
         for minibatch in self.datapipe:
             held.append(minibatch)
@@ -165,7 +165,7 @@ class Bufferer(Stage):
 
 @stage("wait")
 class Waiter(Mapper):
-    """dgl.graphbolt.Waiter: waits for what each minibatch waits for."""
+    """dgl.graphbolt.Waiter: calls wait() of each minibatch."""
 
     def __init__(self, datapipe: Any) -> None:
         super().__init__(datapipe, _waited)

@@ -1,4 +1,4 @@
-"""What a pipeline says of its minibatches, for khop to make them."""
+"""A pipeline's description of its minibatches, for khop to make them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any, Callable, Optional
 
 
 class NotByKhop(TypeError):
-    """A pipeline that the stages themselves have to run: says why."""
+    """A pipeline that the stages must run themselves; gives the reason."""
 
 
 class Plan:
-    """Where items come from, options of khop.Loader, and what is done with each minibatch."""
+    """The source of items, options of khop.Loader, and the functions for each minibatch."""
 
     def __init__(self) -> None:
         self.items: Any = None
@@ -25,7 +25,7 @@ class Plan:
         self.after: list[Callable[[Any], Any]] = []
 
     def sample(self, graph: Any, **how: Any) -> None:
-        """Sampling in a graph: the one stage without which khop has nothing to do."""
+        """Adds sampling in a graph, the one stage that khop needs."""
         if self.graph is not None:
             raise NotByKhop("it samples twice")
         if self.negatives is not None and self.negatives[0] is not graph:
@@ -34,12 +34,12 @@ class Plan:
         self.how.update(how)
 
     def then(self, fn: Callable[[Any], Any]) -> None:
-        """A function for each minibatch, once it is sampled."""
+        """Adds a function for each minibatch, after sampling."""
         if self.graph is None:
             raise NotByKhop("it changes minibatches before they are sampled")
         self.after.append(fn)
 
     def check(self) -> None:
-        """Refuses a plan in which khop samples nothing."""
+        """Refuses a plan without sampling."""
         if self.graph is None:
             raise NotByKhop("a pipeline without sampling: add sample_neighbor(graph, fanouts)")

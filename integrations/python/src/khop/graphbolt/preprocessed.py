@@ -1,4 +1,4 @@
-"""The graph that GraphBolt itself leaves in preprocessed/, without GraphBolt."""
+"""Reads the graph that GraphBolt wrote to preprocessed/, without GraphBolt."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DTYPES = {
 
 
 def read_graph(path: str) -> FusedCSCSamplingGraph:
-    """The graph in a file of torch.save. The file may come from anywhere: it makes tensors and nothing else."""
+    """Reads the graph in a file of torch.save. The file may be untrusted: reading makes only tensors."""
     with zipfile.ZipFile(path) as archive:
         name = next((n for n in archive.namelist() if n.endswith("/data.pkl")), None)
         require(name is not None, f"{path}: must be a file of torch.save, as GraphBolt writes it")
@@ -54,7 +54,8 @@ def _checked(path: str, fields: dict[str, Any]) -> FusedCSCSamplingGraph:
     require(count >= 0 and indptr[0] == 0 and bool((indptr.diff() >= 0).all()) and indptr[-1] == len(fields["indices"]),
             f"{path}: its csc_indptr does not ascend from 0 to the number of edges")
     ids = fields["indices"]
-    require(not len(ids) or 0 <= int(ids.min()) and int(ids.max()) < count, f"{path}: an edge leads from no node")
+    require(not len(ids) or 0 <= int(ids.min()) and int(ids.max()) < count,
+            f"{path}: the source of an edge is not a node")
     return FusedCSCSamplingGraph(**{f: fields.get(f) for f in FIELDS})
 
 
@@ -96,7 +97,7 @@ class _Reader(pickle.Unpickler):
 def _tensor(storage: Any, offset: int, size: Any, stride: Any, *_: Any) -> Any:
     """A tensor that lies within its storage."""
     last = offset + sum((n - 1) * s for n, s in zip(size, stride)) if 0 not in tuple(size) else offset - 1
-    require(offset >= 0 and all(s >= 0 for s in stride) and last < len(storage), "a tensor lies outside its file")
+    require(offset >= 0 and all(s >= 0 for s in stride) and last < len(storage), "a tensor is outside its file")
     return torch.as_strided(storage, tuple(size), tuple(stride), offset)
 
 

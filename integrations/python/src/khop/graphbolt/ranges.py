@@ -1,4 +1,4 @@
-"""Which items are a process's."""
+"""Divides items among processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def calculate_range(
     distributed: bool, total: int, num_replicas: int, rank: int, num_workers: int, worker_id: int, batch_size: int,
     drop_last: bool, drop_uneven_inputs: bool,
 ) -> tuple[int, int, int]:
-    """Where the items of a worker of a rank begin, how many there are, and how many of them it hands out."""
+    """Returns where the items of a worker of a rank begin, how many there are, and how many of them it yields."""
     assigned, first = _share(total, num_replicas, rank, batch_size) if distributed else (total, 0)
     handed = assigned // batch_size * batch_size if drop_last else assigned
     if distributed and drop_uneven_inputs:

@@ -1,4 +1,4 @@
-"""Edges that a minibatch shall not show a model: those that it asks for, and their reverses."""
+"""Excludes edges from a minibatch: its seeds, and their reverses."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .pipes import IGNORED, MiniBatchTransformer, Stage, stage
 
 
 def add_reverse_edges(edges: Any, reverse_etypes_mapping: Optional[Mapping[str, str]] = None) -> Any:
-    """dgl.graphbolt.add_reverse_edges: edges and their reverses, as pairs [n, 2] or as sources and targets. With types
-    reverse_etypes_mapping says which type has the reverses of which."""
+    """dgl.graphbolt.add_reverse_edges: returns edges and their reverses, as pairs [n, 2] or as sources and targets.
+    With types, reverse_etypes_mapping maps an edge type to that of its reverses."""
     if not isinstance(edges, Mapping):
         return _joined(edges, _reversed(edges))
     found = dict(edges)
@@ -31,8 +31,8 @@ add_reverse_edges_2 = add_reverse_edges
 
 def exclude_seed_edges(minibatch: Any, include_reverse_edges: bool = False,
                        reverse_etypes_mapping: Optional[Mapping[str, str]] = None) -> Any:
-    """dgl.graphbolt.exclude_seed_edges: the minibatch without the edges that it asks for, nor their reverses if they
-    are included."""
+    """dgl.graphbolt.exclude_seed_edges: returns the minibatch without its seed edges, and without their reverses if
+    include_reverse_edges."""
     edges = minibatch.node_pairs if minibatch.node_pairs is not None else minibatch.seeds
     if include_reverse_edges:
         edges = add_reverse_edges(edges, reverse_etypes_mapping)

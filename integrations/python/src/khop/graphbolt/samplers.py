@@ -25,18 +25,18 @@ def _graph(graph: Any) -> SamplingGraph:
 
 @stage("sample_subgraph")
 class SubgraphSampler(Stage):
-    """dgl.graphbolt.SubgraphSampler: a class of yours has sample_subgraphs."""
+    """dgl.graphbolt.SubgraphSampler: base for a class of yours with sample_subgraphs."""
 
     def describe(self, plan: Plan) -> None:
-        """khop has no samplers that are written in Python."""
+        """Refuses: khop has no samplers written in Python."""
         raise NotByKhop(f"{type(self).__name__} samples in Python")
 
     def sample_subgraphs(self, seeds: Any, seeds_timestamp: Any) -> Any:
-        """The input nodes and the subgraphs of seeds, which do not repeat."""
+        """Returns the input nodes and the subgraphs of seeds, which do not repeat."""
         raise NotImplementedError
 
     def made(self) -> Iterator[Any]:
-        """Minibatches with subgraphs, and with places of what they ask for."""
+        """Yields minibatches with subgraphs, and with seeds as places in the nodes."""
         for minibatch in self.datapipe:
             seeds, times = _seeds(minibatch)
             minibatch.input_nodes, minibatch.sampled_subgraphs = self.sample_subgraphs(seeds, times)
@@ -142,12 +142,12 @@ class InSubgraphSampler(SubgraphSampler):
         self.graph = _graph(graph)
 
     def describe(self, plan: Plan) -> None:
-        """Neighbour sampling with all neighbours."""
+        """Plans neighbour sampling with all neighbours."""
         Stage.describe(self, plan)
         plan.sample(self.graph, fanouts=[-1], frontier="all")
 
     def sample_subgraphs(self, seeds: Any, seeds_timestamp: Any) -> Any:
-        """One layer."""
+        """Samples one layer."""
         found = _tensors(self.graph).in_subgraph(_whole(self.graph, seeds))
         subgraph = _compacted(found, _whole(self.graph, seeds), True)
         return subgraph.original_row_node_ids, [subgraph]
@@ -157,7 +157,7 @@ class InSubgraphSampler(SubgraphSampler):
 class NeighborSampler(SubgraphSampler):
     """dgl.graphbolt.NeighborSampler: fanouts as in GraphBolt, the furthest from the seeds first.
 
-    Hops expand all nodes so far, as GraphBolt's do (frontier="all", where khop's own default is "new").
+    Hops expand all nodes reached so far, as in GraphBolt (frontier="all"; khop.Loader's own default is "new").
     """
 
     method = "sample_neighbors"
@@ -172,7 +172,7 @@ class NeighborSampler(SubgraphSampler):
         self.fanouts = [k if isinstance(k, torch.Tensor) else torch.tensor([int(k)]) for k in fanouts]
 
     def describe(self, plan: Plan) -> None:
-        """khop's neighbour sampling."""
+        """Plans khop's neighbour sampling."""
         Stage.describe(self, plan)
         if not self.deduplicate:
             raise NotByKhop("deduplicate=False: in khop a node is in a batch once")
@@ -184,7 +184,7 @@ class NeighborSampler(SubgraphSampler):
         plan.sample(self.graph, **_fanouts(self.graph, self.fanouts), **how)
 
     def sample_subgraphs(self, seeds: Any, seeds_timestamp: Any) -> Any:
-        """One layer after the other."""
+        """Samples one layer after the other."""
         graph = _tensors(self.graph)
         subgraphs: list[SampledSubgraphImpl] = []
         seeds = _whole(graph, seeds)
@@ -211,7 +211,7 @@ class LayerNeighborSampler(NeighborSampler):
                           **({"batch_dependency": batch_dependency} if batch_dependency != 1 else {})}
 
     def describe(self, plan: Plan) -> None:
-        """khop's LABOR."""
+        """Plans khop's LABOR."""
         if self.replace or self.prob_name is not None:
             raise NotByKhop("sample_layer_neighbor: khop has LABOR without replace and prob_name")
         super().describe(plan)
@@ -221,7 +221,7 @@ class LayerNeighborSampler(NeighborSampler):
         plan.how.update(sampler="labor", **self.dependent)
 
     def sample_subgraphs(self, seeds: Any, seeds_timestamp: Any) -> Any:
-        """Draws anew in each layer of each batch."""
+        """Samples with new draws in each layer of each batch."""
         if self.dependent:
             raise TypeError("layer_dependency and batch_dependency: by khop alone, and here the stages sample: "
                             f'give the pipeline to DataLoader (khop docs migrating, "{SECTION}")')
@@ -230,7 +230,8 @@ class LayerNeighborSampler(NeighborSampler):
 
 @stage("temporal_sample_neighbor")
 class TemporalNeighborSampler(NeighborSampler):
-    """dgl.graphbolt.TemporalNeighborSampler: edges and nodes before the time of the item, which is named timestamp."""
+    """dgl.graphbolt.TemporalNeighborSampler: samples edges and nodes before the time of the item, whose name is
+    timestamp."""
 
     method = "temporal_sample_neighbors"
 
@@ -243,7 +244,7 @@ class TemporalNeighborSampler(NeighborSampler):
         self.times = node_timestamp_attr_name, edge_timestamp_attr_name
 
     def describe(self, plan: Plan) -> None:
-        """khop's temporal sampling."""
+        """Plans khop's temporal sampling."""
         super().describe(plan)
         nodes, edges = self.times
         plan.how.update(sampler="temporal", time_rules=["before"],
@@ -252,7 +253,8 @@ class TemporalNeighborSampler(NeighborSampler):
             plan.how["node_time"] = self.graph.attribute(nodes, False)
 
     def sample_subgraphs(self, seeds: Any, seeds_timestamp: Any) -> Any:
-        """One layer after the other, each pick a node of its own, with the time of what it was picked for."""
+        """Samples one layer after the other. Each pick is a node of its own, with the time of the node that it was
+        picked for."""
         require(seeds_timestamp is not None, "temporal sampling needs items that are named timestamp")
         graph = _tensors(self.graph)
         subgraphs: list[SampledSubgraphImpl] = []
@@ -267,12 +269,12 @@ class TemporalNeighborSampler(NeighborSampler):
 
 @stage("temporal_sample_layer_neighbor")
 class TemporalLayerNeighborSampler(TemporalNeighborSampler):
-    """dgl.graphbolt.TemporalLayerNeighborSampler: the same by LABOR."""
+    """dgl.graphbolt.TemporalLayerNeighborSampler: as TemporalNeighborSampler, by LABOR."""
 
     method = "temporal_sample_layer_neighbors"
 
     def describe(self, plan: Plan) -> None:
-        """khop has no LABOR with times."""
+        """Refuses: khop has no LABOR with times."""
         raise NotByKhop("temporal_sample_layer_neighbor: khop has LABOR without times")
 
 
@@ -310,7 +312,7 @@ def _fanouts(graph: SamplingGraph, fanouts: Sequence[Any]) -> dict[str, Any]:
 
 @stage("sample_negative")
 class NegativeSampler(MiniBatchTransformer):
-    """dgl.graphbolt.NegativeSampler: a class of yours has _sample_with_etype."""
+    """dgl.graphbolt.NegativeSampler: base for a class of yours with _sample_with_etype."""
 
     def __init__(self, datapipe: Any, negative_ratio: int) -> None:
         super().__init__(datapipe, self._sample)
@@ -319,7 +321,7 @@ class NegativeSampler(MiniBatchTransformer):
         self.negative_ratio = negative_ratio
 
     def describe(self, plan: Plan) -> None:
-        """khop has no samplers that are written in Python."""
+        """Refuses: khop has no samplers written in Python."""
         raise NotByKhop(f"{type(self).__name__} draws negatives in Python")
 
     def _sample_with_etype(self, node_pairs: Any, etype: Optional[str] = None, use_seeds: bool = False) -> Any:
@@ -345,14 +347,14 @@ class NegativeSampler(MiniBatchTransformer):
 
 @stage("sample_uniform_negative")
 class UniformNegativeSampler(NegativeSampler):
-    """dgl.graphbolt.UniformNegativeSampler: negative_ratio targets for each pair, uniformly."""
+    """dgl.graphbolt.UniformNegativeSampler: draws negative_ratio targets for each pair, uniformly."""
 
     def __init__(self, datapipe: Any, graph: Any, negative_ratio: int) -> None:
         super().__init__(datapipe, negative_ratio)
         self.graph = _graph(graph)
 
     def describe(self, plan: Plan) -> None:
-        """khop draws them while it samples."""
+        """Has khop draw them while it samples."""
         Stage.describe(self, plan)
         if plan.negatives is not None or plan.graph is not None:
             raise NotByKhop("negatives are drawn twice, or after sampling")

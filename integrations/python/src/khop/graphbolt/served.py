@@ -1,4 +1,4 @@
-"""Pipelines that khop runs: its batches as minibatches."""
+"""Runs pipelines by khop: its batches as minibatches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SEEDS = ("seeds", "seed_nodes", "node_pairs")
 
 
 class Served(OverSource):
-    """Minibatches of a plan, by khop.Loader. options are further ones of its own."""
+    """The minibatches of a plan, made by khop.Loader. options are further ones of khop.Loader."""
 
     def __init__(self, plan: Plan, options: Optional[Mapping[str, Any]]) -> None:
         self._plan, self._graph, self._source = plan, plan.graph, plan.graph.source

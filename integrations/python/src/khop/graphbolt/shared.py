@@ -1,4 +1,4 @@
-"""Graphs in shared memory, which other processes of the machine find by a name."""
+"""Graphs in shared memory, which other processes of the machine open by name."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def _tensors(fields: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
 def create(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Copies the tensors of fields to shared memory, and returns the fields with those there.
 
-    The name is gone when they are, and when the process has ended, however it did: multiprocessing's resource tracker
-    sees to that. Memory that others have opened stays until they let go.
+    The name ends with them, or when the process ends in any way, by multiprocessing's resource tracker. Memory that
+    others have opened stays until they close it.
     """
     listed, end = [], 0
     for field, key, tensor in _tensors(fields):
@@ -70,12 +70,12 @@ def create(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def load(name: str) -> dict[str, Any]:
-    """The fields that create left under a name, in the same memory."""
+    """Opens the fields that create stored under a name, over the same memory."""
     path = _path(name)
     try:
         file = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
     except FileNotFoundError:
-        raise FileNotFoundError(f"there is no graph {name!r} in shared memory: whoever made it has let go of it, or "
+        raise FileNotFoundError(f"there is no graph {name!r} in shared memory: its maker has released it, or "
                                 "has ended") from None
     try:
         if os.fstat(file).st_uid != os.getuid():

@@ -11,7 +11,7 @@ from .base import CSCFormatBase, called, etype_str_to_tuple, expand_indptr, isin
 
 class SampledSubgraph:
     """dgl.graphbolt.SampledSubgraph: the edges of one layer by destination, and the ids of its nodes and edges in the
-    graph. Values are those of a graph of one type, or mappings of types to values."""
+    graph. For a graph of one type these are plain values, else mappings of types to values."""
 
     sampled_csc: Any = None
     original_column_node_ids: Any = None
@@ -19,7 +19,7 @@ class SampledSubgraph:
     original_edge_ids: Any = None
 
     def exclude_edges(self, edges: Any, assume_num_node_within_int32: bool = True) -> Any:
-        """The same subgraph without edges, which are given as pairs [n, 2] or as sources and targets."""
+        """Returns the subgraph without the given edges, which are pairs [n, 2] or sources and targets."""
         require(assume_num_node_within_int32, "exclude_edges: ids of nodes must be below 2**31")
         typed = isinstance(self.sampled_csc, Mapping)
         require(typed == isinstance(edges, Mapping), "The sampled subgraph and the edges to exclude should be both "
@@ -62,7 +62,7 @@ class SampledSubgraph:
 
 
 class SampledSubgraphImpl(SampledSubgraph):
-    """dgl.graphbolt.SampledSubgraphImpl, which 2.2 calls FusedSampledSubgraphImpl."""
+    """dgl.graphbolt.SampledSubgraphImpl; its name in 2.2 is FusedSampledSubgraphImpl."""
 
     def __init__(self, sampled_csc: Any = None, original_column_node_ids: Any = None, original_row_node_ids: Any = None,
                  original_edge_ids: Any = None) -> None:

@@ -2,9 +2,9 @@
 
     from khop.pyg import NeighborLoader   # in place of torch_geometric.loader
 
-data is in memory, or the path of a dataset of khop. The structure of a graph in memory goes to a khop server once.
-Attributes of its nodes and edges stay where they are, and PyG itself takes their rows, so that no feature is copied but
-those of a batch. Batches are those of khop.Loader: seed= decides them, or torch.manual_seed.
+data is in memory, or the path of a dataset of khop. The structure of a graph in memory goes to khop once. Attributes of
+its nodes and edges stay where they are; only the rows of a batch are copied. Batches are those of khop.Loader: seed=
+keys them, or torch.manual_seed.
 """
 
 from .cluster import ClusterData, ClusterLoader

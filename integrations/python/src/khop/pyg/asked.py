@@ -1,4 +1,4 @@
-"""Single samples of a graph's structure, in PyG's way: by a sampler that is opened once."""
+"""Single samples of a graph's structure, in PyG's form, from a sampler that is opened once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SPARE = 4  # of all answers, those that are left for what is being asked
 
 
 class Opener(Protocol):
-    """What opens loaders and samplers of a graph."""
+    """An object that opens loaders and samplers of a graph."""
 
     def open(self, **how: Any) -> Loader: ...
 
@@ -28,11 +28,12 @@ class Opener(Protocol):
 
 
 class Asked:
-    """Answers. PyG's users keep what they like: where few are left they are copies. Any thread may ask.
+    """Answers single requests, from any thread. Users of PyG keep what they like, so answers are copies when few slots
+    are left.
 
-    The sampler is opened when it is first needed, and anew where options differ or more seeds come than it takes.
-    Where it cannot be in this process, as in a worker that torch has forked, it is a server, with the same bytes. What
-    is too much for a message to one a loader of its own answers.
+    The sampler is opened at the first request, and again if options differ or more seeds come than it takes. If it
+    cannot be in this process, as in a forked worker of torch, it is a server, with the same bytes. Requests too large
+    for a message to a server get a loader of their own.
     """
 
     def __init__(self, structure: Opener) -> None:
@@ -45,7 +46,8 @@ class Asked:
     def sample(
         self, seeds: Mapping[str, Any], times: Optional[Mapping[str, Any]], key: int, how: dict[str, Any],
     ) -> Batch:
-        """The batch of these seeds by type. key tells the draws of calls apart. how are options of khop.Loader."""
+        """Returns the batch of these seeds by type. key separates the draws of calls. how are options of
+        khop.Loader."""
         number = sum(map(len, seeds.values()))
         process = how.pop("process", "auto")
         server = process == "server" or set(how) - _OWN - set(OPTIONS) - {"fanouts"} or bool(_library.why_not())

@@ -17,10 +17,10 @@ from .served import Served, without_workers
 from .structure import Structure
 
 class ClusterData(pyg.ClusterData):  # type: ignore[misc]
-    """torch_geometric.loader.ClusterData, see there, with khop's partition; recursive is taken and has no meaning.
+    """torch_geometric.loader.ClusterData with khop's partition; recursive is accepted and has no effect.
 
-    data is a Data, or the path of a dataset of khop. The parts of a dataset are a file, in save_dir where that is
-    given; ClusterLoader goes over them, and they are not indexed.
+    data is a Data, or the path of a dataset of khop. The parts of a dataset are a file, in save_dir if that is given;
+    ClusterLoader iterates over them, and they have no index.
     """
 
     def __init__(
@@ -69,15 +69,15 @@ class ClusterData(pyg.ClusterData):  # type: ignore[misc]
 
     def __getitem__(self, idx: Any) -> Any:
         if self.structure is not None:
-            raise TypeError("the parts of a dataset are not indexed: take ClusterLoader(data, batch_size=1)")
+            raise TypeError("the parts of a dataset have no index: use ClusterLoader(data, batch_size=1)")
         return super().__getitem__(idx)
 
 
 class ClusterLoader(Served, pyg.ClusterLoader):  # type: ignore[misc]
-    """torch_geometric.loader.ClusterLoader, see there.
+    """torch_geometric.loader.ClusterLoader.
 
-    Of a graph in memory PyG's own code cuts the batches out of the arrays, which ClusterData has put in order. Of a
-    dataset a khop server makes them: nodes part after part, in the order of the batch.
+    For a graph in memory PyG's own code cuts the batches out of the arrays, which ClusterData has put in order. For a
+    dataset khop makes them: nodes part after part, in the order of the batch.
     """
 
     def __init__(
@@ -106,6 +106,6 @@ class ClusterLoader(Served, pyg.ClusterLoader):  # type: ignore[misc]
             yield out
 
     def close(self) -> None:
-        """Ends the server. Using the loader after that is a ServerError."""
+        """Ends the server. Using the loader afterwards is a ServerError."""
         if self._served:
             super().close()

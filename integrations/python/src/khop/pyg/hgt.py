@@ -1,4 +1,4 @@
-"""HGTLoader: as many nodes of each type and hop as asked for, and all edges between them."""
+"""HGTLoader: the requested number of nodes of each type and hop, and all edges between them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .structure import Structure
 
 
 class HGTLoader(NeighborLoader):
-    """torch_geometric.loader.HGTLoader, see there; docs/migrating.md says what differs. Else as NeighborLoader."""
+    """torch_geometric.loader.HGTLoader; docs/migrating.md lists what differs. Otherwise as NeighborLoader."""
 
     def __init__(
         self, data: Any, num_samples: Any, input_nodes: Any, is_sorted: bool = False,

@@ -92,17 +92,17 @@ def _ends_apart(out: Any, data: Any) -> Any:
 
 
 class NeighborLoader(_Filtered, of_pyg.NeighborLoader):  # type: ignore[misc]
-    """torch_geometric.loader.NeighborLoader, see there; docs/migrating.md says what differs.
+    """torch_geometric.loader.NeighborLoader; docs/migrating.md lists what differs.
 
-    data is a Data, a HeteroData, a feature store and a graph store, or the path of a dataset of khop, whose columns
-    come with the batches; then input_nodes may also name a split. seed decides what is drawn; without it, torch's
-    random numbers do when the loader is made. num_workers and other options of worker processes are taken and have
-    no meaning: a khop server makes batches ahead. sampler, one of torch's such as PyG's ImbalancedSampler, draws the
-    seeds of each epoch before it begins. options are further ones of khop.Loader, such as max_memory.
-    TypeError or ValueError for what khop does not have.
+    data is a Data, a HeteroData, a feature store and a graph store, or the path of a dataset of khop. A dataset's
+    columns come with the batches, and input_nodes may name one of its splits. seed keys what is drawn; without it,
+    torch's random numbers do when the loader is made. num_workers and other options of worker processes are accepted
+    and have no effect: khop makes batches ahead. sampler, one of torch's such as PyG's ImbalancedSampler, draws the
+    seeds of each epoch before it begins. options are further ones of khop.Loader, such as max_memory. TypeError or
+    ValueError for what khop does not have.
 
-    Iterations that run at a time have a server each. state_dict, load_state_dict and set_epoch are as torchdata's.
-    close() ends the servers, and so does the loader's end.
+    Iterations that run at the same time have a server each. state_dict, load_state_dict and set_epoch are as in
+    torchdata. close() ends the servers, as does the end of the loader object.
     """
 
     def __init__(
@@ -185,15 +185,15 @@ class NeighborLoader(_Filtered, of_pyg.NeighborLoader):  # type: ignore[misc]
         return self.answer(self.input_data[index])
 
     def answer(self, inputs: Any, key: int = 0) -> Any:
-        """The batch of these seeds, PyG's NodeSamplerInput, whose draws the key tells apart."""
+        """Returns the batch of these seeds, PyG's NodeSamplerInput. key separates the draws of calls."""
         return self.made(self.ask(inputs, key), inputs.input_type, inputs.input_id, inputs.time)
 
     def ask(self, inputs: Any, key: int) -> Batch:
-        """khop's batch for an answer. Any thread may ask."""
+        """Returns khop's batch of a request. Any thread may call it."""
         return self._khop().ask(inputs, key)
 
     def made(self, batch: Batch, of: Any, ids: Any, times: Any) -> Any:
-        """PyG's object of a batch with seeds of a type, which have these numbers and times."""
+        """Returns PyG's object of a batch with seeds of a type, which have these numbers and times."""
         sampler, tables = self._khop(), self._structure.tables
         repeats = self._structure.repeats(batch, of)
         plain = repeats is None and self.transform_sampler_output is None
@@ -228,11 +228,12 @@ def _numbers(order: Any) -> Any:
 
 
 class LinkNeighborLoader(_Filtered, of_pyg.LinkNeighborLoader):  # type: ignore[misc]
-    """torch_geometric.loader.LinkNeighborLoader, see there; docs/python.md says what differs. Else as NeighborLoader.
-    With sampler each epoch has a server of its own, unless trees are kept apart.
+    """torch_geometric.loader.LinkNeighborLoader; docs/python.md lists what differs. Otherwise as NeighborLoader. With
+    sampler each epoch has a server of its own, unless trees are kept apart.
 
     khop draws the negatives. Their weights are those of the targets for triplets, and the same for both ends of binary
-    ones. Where trees are kept apart (disjoint, times), PyG draws those of data in memory, for an epoch at a time.
+    ones. If trees are kept apart (disjoint, times) and data is in memory, PyG draws the negatives, for an epoch at a
+    time.
     """
 
     def __init__(
@@ -354,7 +355,7 @@ def _type_of_links(edge_label_index: Any) -> Any:
 
 
 class KhopSampler(BaseSampler):  # type: ignore[misc]
-    """Samples of a structure in PyG's form."""
+    """Samples a structure in PyG's form."""
 
     edge_permutation = None
     only_counted = False  # whether the loader has the number of its seeds alone, and the server lists them
@@ -365,7 +366,7 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
         weight_attr: Optional[str] = None, seed: int = 0, options: Optional[Mapping[str, Any]] = None,
         links: Any = None, negatives: Any = None, backward: bool = False, temporal_comparison: Optional[str] = None,
     ) -> None:
-        """links is the edge type of the seeds where they are edges, which need not have edges in data."""
+        """links is the edge type of seeds that are edges; data need not have edges of it."""
         weights = _weights_of(negatives)
         self.structure = structure = Structure(
             data, weight=weight_attr, time=time_attr, links=links, negative_weight=weights, backward=backward,
@@ -417,7 +418,7 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
     # --- samples ---
 
     def load(self, inputs: Any, **how: Any) -> Loader:
-        """A loader whose seeds are these nodes, at their times, unless how says which."""
+        """Returns a loader whose seeds are these nodes, at their times, unless how gives others."""
         if "seeds" in how:
             return self._open(**how)
         of = self.structure.node_type(inputs.input_type)
@@ -425,7 +426,7 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
         return self._open(seeds={of: inputs.node}, input_time=times, **how)
 
     def load_links(self, inputs: Any, **how: Any) -> Loader:
-        """A loader whose seeds are these edges, unless how says which."""
+        """Returns a loader whose seeds are these edges, unless how gives others."""
         if "seeds" in how:
             return self._open(**how)
         of = self.structure.edge_type(inputs.input_type)
@@ -436,13 +437,13 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
         return self.answer(inputs)[1]
 
     def answer(self, inputs: Any, key: int = 0) -> tuple[Batch, Any, Optional[Repeats]]:
-        """A sample of its own, for loader(ids), and the batch that it is of."""
+        """Returns a single sample, for loader(ids), and its batch."""
         batch = self.ask(inputs, key)
         repeats = self.structure.repeats(batch, inputs.input_type)
         return batch, self.output(batch, (inputs.input_id, inputs.time), repeats), repeats
 
     def ask(self, inputs: Any, key: int) -> Batch:
-        """The batch that it is of."""
+        """Returns the batch of a single request."""
         self._one(0)
         of = inputs.input_type
         return self._ask({of: inputs.node}, None if inputs.time is None else {of: inputs.time}, key)
@@ -451,7 +452,7 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
         return self.answer_links(inputs)[1]
 
     def answer_links(self, inputs: Any) -> tuple[Batch, Any]:
-        """The same for links, by PyG's function for them, where no options but khop's are about links."""
+        """Returns a single sample of links, by PyG's function for them, unless options of khop's are about links."""
         self._one(0)
         timed = self._time is not None and self.structure.dataset  # PyG draws negatives by times that data has
         if timed or _OF_LINKS & set(self._given):
@@ -469,7 +470,7 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
         return asked[0], out
 
     def load_ends(self, seeds: str, most: int, key: int) -> Loader:
-        """A loader of batches of up to most seeds, which are ends of links."""
+        """Returns a loader of batches of up to most seeds, which are ends of links."""
         return self.structure.open(**self._of_nodes(), batch_size=most, seed=key % (1 << 63), seeds=seeds)
 
     def _of_nodes(self) -> dict[str, Any]:
@@ -479,7 +480,7 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
         return self.structure.ask(seeds, times, key, **{**self._of_nodes(), "seed": self._seed % (1 << 63)})
 
     def ends(self, part: Any, key: int) -> tuple[dict[Any, Any], dict[Any, Any]]:
-        """The nodes, and their times, that PyG samples from for links: by type, with None for the only one."""
+        """Returns the nodes, and their times, that PyG samples from for links: by type, with None for the only one."""
         asked: list[Any] = []
 
         def note(seeds: Any, times: Any = None) -> None:
@@ -493,7 +494,7 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
         return seeds, dict.fromkeys(seeds) if times is None else times
 
     def edge_sample(self, part: Any, key: int, sample: Callable[..., Any]) -> Any:
-        """PyG's sample of links, by a function that samples from nodes."""
+        """Returns PyG's sample of links, by a function that samples from nodes."""
         data, hetero = self.structure.data, self.structure.node_types != [None]
         times = None
         if self._time is not None and not self.structure.time_of_edges:
@@ -513,7 +514,8 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
         return self.structure.open(**{**self._options, **how})
 
     def output_links(self, batch: Batch, inputs: Any) -> Any:
-        """A batch of links in PyG's form. The tree of a negative counts as that of the link which it was drawn for."""
+        """Returns a batch of links in PyG's form. The tree of a negative counts as that of the link that it was drawn
+        for."""
         out = self.output(batch, self._about_links(batch, inputs))
         if out.batch is not None:
             link = batch[self.structure.edge_type(inputs.input_type)].edge_label_group.long()
@@ -539,7 +541,7 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
         return ids, view.edge_label_index, labels, None if times is None else times[view.edge_label_group.long()]
 
     def output(self, batch: Batch, metadata: Any, repeats: Optional[Repeats] = None) -> Any:
-        """A batch in PyG's form."""
+        """Returns a batch in PyG's form."""
         out = self.structure.output(batch, metadata, repeats)
         return out.to_bidirectional() if self.subgraph_type == SubgraphType.bidirectional else out
 
@@ -574,15 +576,15 @@ def _compared(comparison: str, time_attr: Optional[str]) -> dict[str, Any]:
 
 
 class Ends:
-    """Samples of links in which each end has a tree of its own, and those of their negatives, which PyG draws: by one
-    server, whose seeds are the ends of an epoch's links."""
+    """Samples of links in which each end has a tree of its own, as have the ends of negatives, which PyG draws. One
+    server makes them; its seeds are the ends of an epoch's links."""
 
     def __init__(self, sampler: KhopSampler) -> None:
         self._sampler = sampler
         self._listed = Listed()
 
     def samples(self, parts: list[Any], key: int) -> Iterator[tuple[Batch, Any]]:
-        """An epoch of batches, which are of these links, and their samples."""
+        """Yields the samples of an epoch, a batch of these links each."""
         if not parts:
             return
         sampler = self._sampler

@@ -1,4 +1,4 @@
-"""RelBench's loader for recommendation, with khop's sampling: its signature, and its three batches a step."""
+"""RelBench's loader for recommendation with khop's sampling: its signature, and its three batches per step."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _THREADS = 3
 
 
 class LinkNeighborLoader(of_relbench.LinkNeighborLoader):  # type: ignore[misc]
-    """relbench.modeling.loader.LinkNeighborLoader, see there. data is that of khop.relational.graph, or in memory.
+    """relbench.modeling.loader.LinkNeighborLoader. data is that of khop.relational.graph, or in memory.
 
-    Each step asks khop for three batches, one of the sources, one of their destinations and one of drawn negatives, as
-    RelBench does. Threads of khop make them ahead of the loop; with num_workers it is torch's workers that ask.
-    khop.Loader samples the three at once (docs/database.md).
+    Each step takes three batches, one of the sources, one of their destinations and one of drawn negatives, as in
+    RelBench. Threads of khop make them ahead of the loop; with num_workers torch's workers request them. khop.Loader
+    samples the three at once (docs/database.md).
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class LinkNeighborLoader(of_relbench.LinkNeighborLoader):  # type: ignore[misc]
         return three
 
     def collate_fn(self, index: Any) -> tuple[Any, ...]:
-        """The batches of some rows: of their sources, of a destination each, and of negatives."""
+        """Returns the batches of some rows: of their sources, of one destination for each, and of negatives."""
         three = self._three(*torch.stack(index).t().contiguous())
         return tuple(self._asked[inputs.input_type].answer(inputs, key) for inputs, key in three)
 

@@ -1,4 +1,4 @@
-"""Seeds that a batch has more than once, in PyG's form: PyG gives each a node of its own, khop one for all of them."""
+"""Repeated seeds of a batch in PyG's form: PyG gives each a node of its own, khop one for all of them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import torch
 
 
 class Repeats:
-    """Where the nodes and edges of a batch go when each seed gets a node of its own. These are the first nodes, in the
-    order of the seeds. Each has all in-edges that khop drew for the seed; the first one alone has its out-edges."""
+    """The new places of nodes and edges when each seed gets a node of its own. These are the first nodes, in the order
+    of the seeds. Each has all in-edges that khop drew for the seed; only the first one has its out-edges."""
 
     def __init__(self, of: Optional[str], seeds: Any, num_nodes: int) -> None:
-        """seeds is the place of each seed, a node of type of, among the batch's distinct ones, of which each has its
-        first place after those of lower number."""
+        """seeds is the place of each seed, a node of the given type, among the batch's distinct ones. First places
+        ascend."""
         self.of = of
         self.distinct = int(seeds.max()) + 1
         self.more = len(seeds) - self.distinct  # nodes that the batch gets
@@ -29,12 +29,12 @@ class Repeats:
 
     @classmethod
     def find(cls, of: Optional[str], seeds: Any, num_nodes: int) -> Optional[Repeats]:
-        """None where no seed is there twice."""
+        """Returns the repeats, or None if no seed is repeated."""
         seeds = seeds.long()
         return cls(of, seeds, num_nodes) if len(seeds) and int(seeds.max()) + 1 < len(seeds) else None
 
     def give(self, nodes: dict[Any, Any], edges: dict[Any, Any], of_nodes: Any, of_edges: Any) -> None:
-        """Changes a sample: nodes by type; by edge type ends [2, edges] and numbers of edges; and unless these are
+        """Changes a sample: nodes by type; ends [2, edges] and numbers of edges by edge type; and unless these are
         None, how many nodes and edges each hop has."""
         nodes[self.of] = nodes[self.of][self.nodes]
         if of_nodes is not None:

@@ -1,7 +1,7 @@
-"""Rows of attributes that stay where they are, gathered for a batch.
+"""Gathers a batch's rows of attributes that stay where they are.
 
-PyG gathers them into new memory for each batch, whose pages the system has to make and to clear: for wide rows that
-takes as long as to copy them. Here memory is used again when the last tensor over it is gone.
+PyG gathers them into new memory for each batch, whose pages the system must make and clear: for wide rows that takes as
+long as the copy. Here memory is used again when the last tensor over it is gone.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Rows:
         return memory
 
     def take(self, values: Any, index: Any) -> Any:
-        """values[index], a copy in memory that is used again."""
+        """Returns values[index], a copy in memory that is used again."""
         size = len(index) * values[:1].numel() * values.element_size()
         memory = self._memory(size)
         piece = _Piece(size, np.uint8, memory)
@@ -67,8 +67,8 @@ class Rows:
 
 
 def wide(data: Any, nodes: dict[Any, Any]) -> Iterator[tuple[Any, str, Any]]:
-    """What Rows takes over of the attributes of a Data or HeteroData: type of node, name and values. nodes are those of
-    a batch by type, with None for the only one."""
+    """Returns the attributes of a Data or HeteroData that Rows gathers: type of node, name and values. nodes are those
+    of a batch by type, with None for the only one."""
     if type(data) not in (Data, HeteroData):
         return
     for of, ids in nodes.items():
@@ -82,7 +82,7 @@ def wide(data: Any, nodes: dict[Any, Any]) -> Iterator[tuple[Any, str, Any]]:
 
 
 def without(data: Any, taken: list[tuple[Any, str, Any]]) -> Any:
-    """The data with attributes of no width in place of some."""
+    """Returns the data with attributes of no width in place of some."""
     data = copy.copy(data)
     for of, name, values in taken:
         (data._store if of is None else data[of])[name] = values.new_empty((len(values), 0))

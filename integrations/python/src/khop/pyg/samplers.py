@@ -1,4 +1,4 @@
-"""PyG's NeighborSampler and BidirectionalNeighborSampler: samples of seeds that are given one call at a time."""
+"""PyG's NeighborSampler and BidirectionalNeighborSampler: samples of given seeds, one call at a time."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from .structure import Structure
 
 
 class NeighborSampler(pyg.NeighborSampler):  # type: ignore[misc]
-    """torch_geometric.sampler.NeighborSampler, see there: for sample_from_nodes and sample_from_edges.
+    """torch_geometric.sampler.NeighborSampler: for sample_from_nodes and sample_from_edges.
 
     The first call opens a khop.Sampler, which answers this and later ones in this process, from any thread. For an
-    epoch take NeighborLoader or LinkNeighborLoader, which make batches ahead. seed decides what is drawn, call after
-    call.
+    epoch use NeighborLoader or LinkNeighborLoader, which make batches ahead. seed keys what is drawn, call after call.
     """
 
     def __init__(
@@ -104,7 +103,7 @@ class NeighborSampler(pyg.NeighborSampler):  # type: ignore[misc]
 
 
 class BidirectionalNeighborSampler(pyg.BidirectionalNeighborSampler):  # type: ignore[misc]
-    """torch_geometric.sampler.BidirectionalNeighborSampler, see there, of two samplers of khop."""
+    """torch_geometric.sampler.BidirectionalNeighborSampler, made of two samplers of khop."""
 
     def __init__(
         self, data: Any, num_neighbors: Any, subgraph_type: Any = "directional", replace: bool = False,

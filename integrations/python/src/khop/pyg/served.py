@@ -1,4 +1,4 @@
-"""What khop's loaders under PyG's names share."""
+"""The common part of khop's loaders under PyG's names."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _INSTEAD = {
 
 
 def without_workers(loader: type, options: Mapping[str, Any], more: tuple[str, ...] = ()) -> dict[str, Any]:
-    """A loader's remaining options; a TypeError for those that khop does not have."""
+    """Returns a loader's remaining options. TypeError for those that khop does not have."""
     options = {k: v for k, v in options.items() if not (k in _INSTEAD and v is None)}
     if not options:  # and Python need not find out what the loader takes
         return {}
@@ -44,7 +44,7 @@ def without_workers(loader: type, options: Mapping[str, Any], more: tuple[str, .
 
 
 class Listed:
-    """Seeds that are others in each epoch, in a file that a server reads when one begins."""
+    """Seeds that change each epoch, in a file that a server reads when the epoch begins."""
 
     def __init__(self) -> None:
         self._scratch = Scratch("khop-seeds-")
@@ -55,9 +55,9 @@ class Listed:
     def batches(
         self, seeds: Iterable[tuple[str, Any, Any]], key: Any, load: Callable[[str], Loader],
     ) -> Iterator[Batch]:
-        """Batches of these seeds: lists of nodes, and their times or None, each with the name of their type. load opens
-        a loader of seeds as khop.Loader takes them: at first, and where key, the number of a type's seeds, or whether
-        they have times differs from the epoch before."""
+        """Yields batches of these seeds: lists of nodes, and their times or None, each with the name of their type.
+        load opens a loader of seeds as khop.Loader takes them: at first, and when key, the number of a type's seeds, or
+        whether they have times has changed."""
         counts: dict[str, int] = {}
         timed = False
         with open(self._path, "w", encoding="utf-8") as file:
@@ -83,8 +83,8 @@ class Listed:
 
 
 class Served:
-    """A loader whose server begins with the first iteration. Iterations that run at a time have servers of their own,
-    which later ones take over."""
+    """A loader whose server begins with the first iteration. Iterations that run at the same time have servers of their
+    own, which later ones use again."""
 
     _structure: Structure
     _how: dict[str, Any]
@@ -142,7 +142,8 @@ class Served:
         """A TypeError where an iteration has no place to go on from."""
 
     def state_dict(self) -> dict[str, Any]:
-        """The place after the last batch of the iteration that began last, for load_state_dict: plain data for JSON."""
+        """Returns the place after the last batch of the iteration that began last, for load_state_dict: plain data for
+        JSON."""
         self._check_state()
         if self._pending is not None:
             return dict(self._pending)
@@ -152,7 +153,7 @@ class Served:
             return {**loader.state_dict(), "epoch": self._epoch, "next": 0}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Makes the next iteration go on after the batch whose state it is, to the end of that epoch. StateError if it
+        """Makes the next iteration continue after the batch of this state, to the end of that epoch. StateError if it
         is of other data or of other options."""
         self._check_state()
         with self._lent("loader", self._open) as loader:
@@ -160,13 +161,13 @@ class Served:
         self._pending = dict(state)
 
     def set_epoch(self, epoch: int) -> None:
-        """Says which epoch the next iteration runs, from its beginning. Without it epochs follow one another."""
+        """Chooses the epoch that the next iteration runs, from its beginning. Without it epochs follow one another."""
         if not isinstance(epoch, int) or isinstance(epoch, bool) or epoch < 0:
             raise ValueError(f"epoch={epoch!r}: must be a whole number from 0 on")
         self._epoch, self._pending, self._last = epoch, None, None
 
     def close(self) -> None:
-        """Ends servers, and removes the temporary dataset. Using the loader after that is a ServerError."""
+        """Ends servers, and removes the temporary dataset. Using the loader afterwards is a ServerError."""
         while self._made_here:
             self._made_here.pop().close()
         self._free.clear()
@@ -178,7 +179,7 @@ class Served:
 
 
 def check_batches(shuffle: Any, batch_size: Any, drop_last: Any) -> None:
-    """A TypeError or ValueError for what torch's loaders would only stumble over later."""
+    """Raises TypeError or ValueError for values that torch's loaders would refuse only later."""
     for name, value in (("shuffle", shuffle), ("drop_last", drop_last)):
         if not isinstance(value, (bool, int)) or value not in (0, 1):
             raise TypeError(f"{name}={value!r}: must be True or False")
@@ -189,7 +190,7 @@ def check_batches(shuffle: Any, batch_size: Any, drop_last: Any) -> None:
 
 
 def check_ids(name: str, ids: Any, number: Optional[int]) -> None:
-    """Refuses ids of nodes that are no whole numbers, and masks of another length than the number of nodes."""
+    """Refuses ids of nodes that are not whole numbers, and masks of another length than the number of nodes."""
     if not isinstance(ids, (torch.Tensor, np.ndarray)):
         return
     ids = torch.as_tensor(ids)

@@ -1,4 +1,4 @@
-"""A graph's structure as a dataset of khop: a temporary one of what is in memory, or one that is there."""
+"""A graph's structure as a dataset of khop: a temporary one for a graph in memory, or an existing one."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from .repeats import Repeats
 class Structure:
     """Node types and edge types of a graph, by PyG's names, and a dataset of khop that has its edges.
 
-    Of a dataset given by its path, data is a Data or HeteroData that has counts alone; its columns come with batches.
-    Of a database (khop.relational.graph) they come as tensor frames.
+    With a dataset given by its path, data is a Data or HeteroData of counts alone, and columns come with batches. With
+    a database (khop.relational.graph) they come as tensor frames.
     """
 
     def __init__(
         self, data: Any, *, weight: Optional[str] = None, time: Optional[str] = None, links: Any = None,
         negative_weight: Any = None, backward: bool = False, inside: bool = True,
     ) -> None:
-        """weight and time are attributes for sampling. links is the edge type of the seeds where they are edges, which
-        need not have edges in data. negative_weight are weights of its targets. backward turns all edges round. inside
-        says that loaders may be in this process."""
+        """weight and time are attributes for sampling. links is the edge type of seeds that are edges; data need not
+        have edges of it. negative_weight are weights of its targets. backward reverses all edges. inside allows loaders
+        in this process."""
         self.tables: Optional[Tables] = tables_of(data)
         data = data if self.tables is None else self.tables.path
         self.dataset = isinstance(data, (str, bytes, os.PathLike))
@@ -128,7 +128,7 @@ class Structure:
         return str(self._names[0][at]) if self.dataset else f"n{at}"
 
     def check_times(self, time: str, input_nodes: Any) -> None:
-        """A ValueError for seeds that have no times of their own, and are given none."""
+        """Raises ValueError for seeds without times, if there are times and none are given."""
         of = input_nodes if isinstance(input_nodes, str) else (
             input_nodes[0] if isinstance(input_nodes, tuple) else self.node_types[0])
         if self.dataset:
@@ -144,7 +144,7 @@ class Structure:
         return int((self.data if of is None else self.data[of]).num_nodes)
 
     def seed_type(self, of: Optional[str]) -> str:
-        """The name of a node type in a list of seeds, where that of the only one may be left out."""
+        """Returns the name of a node type in a list of seeds, which may be left out if there is only one."""
         return "" if len(self.node_types) == 1 else self.node_type(of)
 
     def edge_type(self, of: Any) -> tuple[str, str, str]:
@@ -158,7 +158,7 @@ class Structure:
         return self.node_type(ends[0]), f"e{at}", self.node_type(ends[1])
 
     def by_edge_type(self, values: Mapping[Any, Any]) -> dict[str, Any]:
-        """Values of edge types as in khop's mappings."""
+        """Returns values of edge types as in khop's mappings."""
         return {":".join(self.edge_type(of)): v for of, v in values.items()}
 
     def _parts(self, weight: Optional[str], time: Optional[str]) -> dict[Any, Any]:
@@ -191,18 +191,19 @@ class Structure:
     # --- batches ---
 
     def open(self, **how: Any) -> Loader:
-        """A loader of the structure."""
+        """Returns a loader of the structure."""
         if self._closed:
             raise ServerError("the loader is closed: make another")
         alone = {"rank": 0, "world_size": 1}  # PyG gives each process all seeds that it names
         return on_host(self.path, **{**self.options, **alone, **how})
 
     def sampler(self, **how: Any) -> Sampler:
-        """A sampler of the structure."""
+        """Returns a sampler of the structure."""
         return Sampler(self.path, **{**self.options, **how})
 
     def ask(self, seeds: Mapping[Any, Any], times: Optional[Mapping[Any, Any]], key: int, **how: Any) -> Batch:
-        """The batch of these seeds, by PyG's types, whose draws the key tells apart. how are options of a loader."""
+        """Returns the batch of these seeds, by PyG's types. key separates the draws of calls. how are options of a
+        loader."""
         if self._closed:
             raise ServerError("the loader is closed: make another")
         some = [of for of, ids in seeds.items() if len(ids)]
@@ -211,18 +212,20 @@ class Structure:
         return self._asked.sample(ids, at, key, how)
 
     def edges(self, batch: Batch, of: Any) -> tuple[Any, Any]:
-        """Sources and targets as positions in the nodes [2, edges], in the graph's direction; numbers of the edges."""
+        """Returns sources and targets as positions in the nodes [2, edges], in the graph's direction, and numbers of
+        the edges."""
         view = batch[self.edge_type(of)]
         index = view.edge_index
         return (index.flip(0) if self.backward else index), view.e_id
 
     def repeats(self, batch: Batch, of: Optional[str]) -> Optional[Repeats]:
-        """What gives repeated seeds of this node type nodes of their own in the batch; None where none is repeated."""
+        """Returns the Repeats that give repeated seeds of this node type nodes of their own; None if no seed is
+        repeated."""
         view = batch[self.node_type(of)]
         return Repeats.find(of, view.seeds, view.num_nodes)
 
     def output(self, batch: Batch, metadata: Any, repeats: Optional[Repeats] = None, counts: bool = True) -> Any:
-        """A batch in PyG's form. Without counts the nodes and edges that a hop has added are not told."""
+        """Returns a batch in PyG's form. Without counts it leaves out how many nodes and edges each hop added."""
         heads = {of: batch[self.node_type(of)] for of in self.node_types}
         edges = {of: self.edges(batch, of) for of in self.edge_types}  # with a type that seeds alone have
         views = {of: batch[self.edge_type(of)] for of in self.edge_types}
@@ -245,7 +248,7 @@ class Structure:
             num_sampled_edges=of_edges, metadata=metadata)
 
     def add_columns(self, batch: Batch, out: Any, repeats: Optional[Repeats] = None) -> None:
-        """Adds what a dataset has of the batch's nodes and edges to a Data or HeteroData."""
+        """Adds a dataset's columns of the batch's nodes and edges to a Data or HeteroData."""
         if self.tables is not None:
             self.tables.add_rows(batch, out)
             return

@@ -76,10 +76,10 @@ class _Subgraphs(Served, torch.utils.data.DataLoader):  # type: ignore[type-arg]
 
 
 class ShaDowKHopSampler(_Subgraphs):
-    """torch_geometric.loader.ShaDowKHopSampler, see there; docs/migrating.md says what differs.
+    """torch_geometric.loader.ShaDowKHopSampler; docs/migrating.md lists what differs.
 
-    data is a Data, or the path of a dataset of khop, where node_idx may also name a split. seed, options and what
-    belongs to worker processes are as of NeighborLoader.
+    data is a Data, or the path of a dataset of khop, where node_idx may also name a split. seed, options and options of
+    worker processes are as in NeighborLoader.
     """
 
     def __init__(
@@ -138,10 +138,10 @@ class ShaDowKHopSampler(_Subgraphs):
 
 
 class GraphSAINTSampler(_Subgraphs):
-    """What the samplers of GraphSAINT share: torch_geometric.loader.GraphSAINTSampler, see there.
+    """Base of the samplers of GraphSAINT: torch_geometric.loader.GraphSAINTSampler.
 
-    data is a Data, or the path of a dataset of khop. seed, options and what belongs to worker processes are as of
-    NeighborLoader. save_dir and log are taken and have no meaning: khop estimates norms anew, in its server.
+    data is a Data, or the path of a dataset of khop. seed, options and options of worker processes are as in
+    NeighborLoader. save_dir and log are accepted and have no effect: khop estimates norms anew, in its server.
     """
 
     _sampler = ""
@@ -192,19 +192,19 @@ class GraphSAINTSampler(_Subgraphs):
 
 
 class GraphSAINTNodeSampler(GraphSAINTSampler):
-    """torch_geometric.loader.GraphSAINTNodeSampler: batch_size nodes, each the source of a drawn edge."""
+    """torch_geometric.loader.GraphSAINTNodeSampler: draws batch_size nodes, each the source of a drawn edge."""
 
     _sampler = "saint-node"
 
 
 class GraphSAINTEdgeSampler(GraphSAINTSampler):
-    """torch_geometric.loader.GraphSAINTEdgeSampler: both ends of batch_size edges, drawn as in the paper."""
+    """torch_geometric.loader.GraphSAINTEdgeSampler: draws both ends of batch_size edges, as in the paper."""
 
     _sampler = "saint-edge"
 
 
 class GraphSAINTRandomWalkSampler(GraphSAINTSampler):
-    """torch_geometric.loader.GraphSAINTRandomWalkSampler: walks of walk_length steps from batch_size nodes.
+    """torch_geometric.loader.GraphSAINTRandomWalkSampler: draws walks of walk_length steps from batch_size nodes.
 
     Walks follow edges from source to target, as in PyG; those of a dataset from target to source.
     """

@@ -47,7 +47,7 @@ func TestTimesBeyond2200AreDoubted(t *testing.T) {
 func TestCellsThatKeepADatabasesColumnFromBeingNumbersAreNamed(t *testing.T) {
 	users := map[string]string{"db/users.csv": "user,boss,age\nann,bob,41\nbob,ann,NULL\n"}
 	said := notesOf(t, users, &source.Request{})
-	expect.That(t, strings.Contains(said, `guessed 1 age: db/users.csv: "age" is text, for 1 of 2 cells are unlike `+
+	expect.That(t, strings.Contains(said, `guessed 1 age: db/users.csv: "age" is text: 1 of 2 cells are unlike `+
 		`the others, such as "NULL" in line 3; Null NULL takes it`), "%s", said)
 	said = notesOf(t, users, &source.Request{Null: []string{"NULL"}})
 	expect.That(t, !strings.Contains(said, `"age" is text`), "%s", said)

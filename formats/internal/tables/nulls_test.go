@@ -29,8 +29,8 @@ func TestCellsThatKeepAColumnFromBeingNumbersAreNamed(t *testing.T) {
 	_, g := readNulls(t, files)
 	said := source.Text(g.Notes)
 	const unlike = "cells are unlike the others, such as"
-	for _, want := range []string{`n.csv: "age" is text, for 1 of 4 ` + unlike + ` "\\N" in line 3`,
-		`"day" is text, for 1 of 3 ` + unlike + ` "NULL" in line 4`, `"flag" is text, for 1 of 4`} {
+	for _, want := range []string{`n.csv: "age" is text: 1 of 4 ` + unlike + ` "\\N" in line 3`,
+		`"day" is text: 1 of 3 ` + unlike + ` "NULL" in line 4`, `"flag" is text: 1 of 4`} {
 		expect.That(t, strings.Contains(said, want), "%s is not in\n%s", want, said)
 	}
 	expect.That(t, !strings.Contains(said, `"name" is text`), "%s", said)

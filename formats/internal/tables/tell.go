@@ -13,7 +13,7 @@ import (
 func (x *graphOf) tell(ctx context.Context, t *table, column int) error {
 	f := &t.list[column]
 	if d := f.doubt; d != nil {
-		x.g.Tell(source.Guessed, f.name, d.cells, "%s: %q is text, for %d of %d cells are unlike the others, such as "+
+		x.g.Tell(source.Guessed, f.name, d.cells, "%s: %q is text: %d of %d cells are unlike the others, such as "+
 			"%q in line %d; %s %s takes it for a missing value", t.name, f.name, d.cells, d.of, clip(d.first.cell),
 			d.first.line, option.Named("Null"), clip(d.first.cell))
 	}

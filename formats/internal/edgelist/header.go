@@ -81,8 +81,21 @@ func (l *layout) takeNames(header [][]byte) {
 	src, dst := string(header[l.src]), string(header[l.dst])
 	if a, b := kindOfID(src), kindOfID(dst); a != "" && b != "" && a != b && l.src != l.dst {
 		note(source.Guessed, "edges", "%q and %q share one space of ids: %s 1 and %s 1 are one node; if they are of "+
-			"two kinds, say so by %s src:%[3]s,dst:%[4]s", src, dst, a, b, option.Named("Columns"))
+			"two kinds, say so by %s %s", src, dst, a, b, option.Named("Columns"), l.columnsOf(a, b))
 	}
+}
+
+// columnsOf returns what option Columns takes for two kinds of nodes, and all fields that have a name.
+func (l *layout) columnsOf(src, dst string) string {
+	list := slices.Repeat([]string{"-"}, l.fields)
+	for _, c := range l.columns {
+		list[c.field] = c.name
+	}
+	list[l.src], list[l.dst] = "src:"+src, "dst:"+dst
+	if len(list) > 12 {
+		list = append(list[:12], "..")
+	}
+	return strings.Join(list, ",")
 }
 
 // unnamed begins a note on fields without names.
@@ -219,7 +232,7 @@ func isIDName(f []byte) bool {
 
 // kindOfID returns the kind of node that the name of an end speaks of: "user" of "user_id"; "" for none.
 func kindOfID(name string) string {
-	if !isIDName([]byte(name)) {
+	if !isIDName([]byte(name)) || strings.EqualFold(name, "id") {
 		return ""
 	}
 	stem := name

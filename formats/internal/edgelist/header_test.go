@@ -62,7 +62,7 @@ func TestFirstLineIsNoEdgeInSilence(t *testing.T) {
 func TestEndsOfTwoKindsAreDoubted(t *testing.T) {
 	for text, hint := range map[string]string{
 		"userId,movieId\n1,2\n2,1\n":            "src:user,dst:movie",
-		"user_id item_id stars\n1 2 3\n2 1 3\n": "src:user,dst:item",
+		"user_id item_id stars\n1 2 3\n2 1 3\n": "Columns src:user,dst:item,stars",
 		"user,item\n1,2\n2,1\n":                 "src:user,dst:item",
 		"FromNodeId\tToNodeId\n1\t2\n2\t1\n":    "",
 		"src_id,dst_id\n1,2\n2,1\n":             "",

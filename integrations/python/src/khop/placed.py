@@ -171,7 +171,7 @@ class _Softmax(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, given: Any) -> Any:
         out, targets = ctx.saved_tensors
-        if not torch.is_grad_enabled():
+        if not torch.is_grad_enabled() and products._direct(given):
             return None, None, ctx.s.softmax(out, given.contiguous())
         sums = out.new_zeros(ctx.s.rows, out.size(1)).index_add(0, targets, out * given)  # differentiated again
         return None, None, out * (given - sums.index_select(0, targets))

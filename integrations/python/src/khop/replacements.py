@@ -62,8 +62,9 @@ class Replacements:
         def either(*args: Any, **kwargs: Any) -> Any:
             return (khop_new if khop_self.active else khop_old)(*args, **kwargs)
         if isinstance(khop_old, types.FunctionType):  # a script of a method resolves names by the globals
-            either = types.FunctionType(
-                either.__code__, khop_old.__globals__, khop_old.__name__, None, either.__closure__)
+            either = types.FunctionType(  # and torch.compile looks at the defaults
+                either.__code__, khop_old.__globals__, khop_old.__name__, khop_old.__defaults__, either.__closure__)
+            either.__kwdefaults__ = khop_old.__kwdefaults__
         else:
             self._register(khop_old, either)
         functools.update_wrapper(either, khop_old)

@@ -132,7 +132,7 @@ def test_scripts_while_patched_leave_it_patched(nn):
     utils = pytest.importorskip("torch_geometric.utils")
     a, x, index = matrix("csr"), drawn(4, 20, 8), ids(1, 9, 20)
 
-    class Compiled(nn.GCNConv):
+    class CompiledSums(nn.SAGEConv):
         """PyG keeps the source of its methods in the test's temporary folder."""
     scriptable = []
     for f in (utils.softmax, utils.scatter):
@@ -140,7 +140,7 @@ def test_scripts_while_patched_leave_it_patched(nn):
             scriptable.append(f.__name__ if torch.jit.script(f) else "")
     assert scriptable
     for reassociate in (False, True):
-        layer = nn.SAGEConv(8, 3, aggr="mean")
+        layer = CompiledSums(8, 3, aggr="mean")
         with khop.sparse.patched(reassociate=reassociate):
             torch.sparse.mm(a, x)
             kept = list(products.structures._all)

@@ -199,9 +199,11 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("target, fused", [(t, True) for t in TARGETS] + [("x_j", False), ("weights of a message", False)])
-def test_every_operator_in_place(target, dtype, fused):
+@pytest.mark.parametrize("target, fused, dtype", [
+    *((t, True, torch.float32) for t in TARGETS),
+    *((t, f, torch.float64) for t in ("x_j", "a message") for f in (False, True)),
+    ("x_j", False, torch.float32), ("weights of a message", False, torch.float32)])
+def test_every_operator_in_place(target, fused, dtype):
     layer = (Fused if fused else Own)("sum")
     wrong, number = compare(layer, acts_of(target), dtype)
     assert number > 150, number

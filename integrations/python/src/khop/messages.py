@@ -300,7 +300,8 @@ def fuse(cls: _C) -> _C:
 def _promised(layer: Any, x: Any) -> bool:
     """Whether rows of x may be gathered later for a layer: it has nothing but what is listed or fused, nobody looks
     into it, and khop would compute its sums."""
-    cls, aggregation = type(layer), getattr(layer, "aggr_module", None)
+    cls: Any = type(layer)
+    aggregation: Any = getattr(layer, "aggr_module", None)
     reduce = _reductions.get(type(aggregation), "")
     if not products.computes(reduce, x) or aggregation._forward_hooks or aggregation._forward_pre_hooks:
         return False

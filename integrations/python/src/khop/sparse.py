@@ -270,7 +270,7 @@ def _patch_torch(replacements: Replacements) -> None:
             reduce = options.get("reduce", *args[2:] or ("sum",))
             if isinstance(reduce, str):
                 with contextlib.suppress(products.Refused):
-                    return _sparse_product(*args[:2], reduce)
+                    return _sparse_product(args[0], args[1], reduce)
         return original(*args, **options)
 
     replacements.put(torch.sparse, "mm", mm)

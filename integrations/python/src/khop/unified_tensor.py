@@ -318,7 +318,11 @@ class ReadOnlyView(torch.Tensor):
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return _run(func, args, kwargs or {})
 
-    __torch_dispatch__ = UnifiedTensor.__torch_dispatch__
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None,
+    ) -> Any:
+        return _run(func, args, kwargs or {})
 
 
 class _Guard(TorchDispatchMode):

@@ -117,9 +117,7 @@ def test_patching_before_pyg_is_imported_replaces_once():
 import torch, khop.sparse
 khop.sparse.patch(reassociate=True)
 from torch_geometric.nn import GCNConv, SAGEConv
-import torch_geometric.nn.conv.sage_conv as of, inspect
-assert not hasattr(inspect.unwrap(GCNConv.forward, stop=lambda f: not hasattr(f.__wrapped__, "__wrapped__")).__wrapped__,
-                   "__wrapped__"), "it was replaced twice"
+assert not hasattr(GCNConv.forward.__wrapped__, "__wrapped__"), "it was replaced twice"
 x, e = torch.randn(5, 3), torch.tensor([[0, 1, 2], [1, 2, 3]])
 first = khop.sparse.operations()
 y = GCNConv(3, 9)(x, e)
@@ -354,8 +352,8 @@ class Squared(torch.autograd.Function):
         return 2 * x * grad
 
 
-@pytest.mark.parametrize("name", ["autograd", "autograd after a change", "autograd after a view", "script", "x", "weights",
-                                  "hooked", "gathered"])
+@pytest.mark.parametrize("name", [
+    "autograd", "autograd after a change", "autograd after a view", "script", "x", "hooked", "gathered"])
 def test_where_khop_cannot_follow_is_an_error(nn, name):
     """What comes past torch's overrides is right, or an error; never wrong in silence."""
     def message(x_j, x, w):

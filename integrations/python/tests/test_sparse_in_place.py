@@ -212,8 +212,9 @@ def test_every_operator_in_place(target, fused, dtype):
 
 @pytest.mark.parametrize("aggr", ["mean", "max", "std", "median", "mul"])
 def test_other_reductions(aggr):
-    changes = {"x_j": lambda t: t.relu_(), "a view": lambda t: t[:, 0].zero_(), "a mask": lambda t: t.__setitem__(t > 0, 0)}
-    for target in ("x_j", "a message", "weights of a message"):
+    changes = {"x_j": lambda t: t.relu_(), "a view": lambda t: t[:, 0].zero_(),
+               "a mask": lambda t: t.__setitem__(t > 0, 0)}
+    for target in ("x_j", "a message"):
         def message(change, x_j, x_i, w):
             changed, result = TARGETS[target](x_j, x_i, w)
             change(changed)
@@ -221,5 +222,5 @@ def test_other_reductions(aggr):
         acts = [(name, functools.partial(message, change)) for name, change in changes.items()]
         for dtype in (torch.float32, torch.float64):
             for layer in (Own(aggr), Fused(aggr)):
-                wrong, _ = compare(layer, [a for a in acts if target != "weights of a message"], dtype)
+                wrong, _ = compare(layer, acts, dtype)
                 assert not wrong, (target, wrong[:3])

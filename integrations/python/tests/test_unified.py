@@ -287,7 +287,8 @@ WRITES = {
     "foreach": lambda u: torch._foreach_add_([u], 1.0), "foreach list": lambda u: torch._foreach_add_(
         (torch.zeros(2), u), [torch.ones(2), torch.ones(100, 6)]),
     "keyword": lambda u: torch.nn.functional.relu(u, inplace=True),
-    "position": lambda u: torch.nn.functional.dropout(u, 0.5, True, True), "copy": lambda u: u.copy_(torch.ones(100, 6)),
+    "position": lambda u: torch.nn.functional.dropout(u, 0.5, True, True),
+    "copy": lambda u: u.copy_(torch.ones(100, 6)),
     "norms of an embedding": lambda u: torch.nn.functional.embedding(torch.tensor([1]), u, max_norm=0.1),
     "init": lambda u: torch.nn.init.zeros_(u), "random": lambda u: u.normal_(), "scatter": lambda u: u.scatter_(
         0, torch.zeros(1, 6, dtype=torch.int64), 1.0), "statistics": lambda u: torch.nn.functional.batch_norm(
@@ -296,7 +297,8 @@ WRITES = {
     "script": lambda u: _scripted(u), "view": lambda u: u[3:7].add_(1), "row": lambda u: u[0].zero_(),
     "view of a view": lambda u: u.t()[1][3:].fill_(1), "data": lambda u: u.data.zero_(),
     "detach": lambda u: u.detach().relu_(), "split": lambda u: torch.split(u, 50)[1].zero_(), "unbind": lambda u: [
-        r.zero_() for r in u.unbind()], "iteration": lambda u: [r.zero_() for r in u], "plain": lambda u: u.plain.zero_(),
+        r.zero_() for r in u.unbind()], "iteration": lambda u: [r.zero_() for r in u],
+    "plain": lambda u: u.plain.zero_(),
     "script of a view": lambda u: _scripted(u[3:]), "numpy": lambda u: u.numpy().__setitem__(0, 1),
     "array": lambda u: np.asarray(u[2:]).__setitem__(0, 1), "parameter": lambda u: torch.optim.SGD(
         [_learned(u)], 0.1).step(),

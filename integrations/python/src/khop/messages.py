@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from . import products
+from .recent import Recent
 from .ring import lent
 
 _torch: Any = torch  # what its types do not tell
@@ -99,7 +100,7 @@ class Rows(Tensor):
         if self._versions != _versions_of(self._x, self._index, self._weights):
             raise RuntimeError(
                 "khop.sparse: x, edge_index or the weights of messages were changed in place before the messages were "
-                "summed: a layer whose message or aggregate does so is none for khop.sparse.fuse")
+                "summed: take khop.sparse.fuse away from this layer, or let it change a clone()")
 
     def _beyond(self) -> Any:
         """The rows, for what does not see that they have a gradient."""
@@ -188,8 +189,8 @@ class _Become(torch.autograd.Function):
 
 def _check_gradient(ctx: Any) -> None:
     if ctx.wrong:
-        raise RuntimeError("khop.sparse: rows of edges were changed in place by a view, and then given to a function of "
-                           "autograd: give it x_j.clone()")
+        raise RuntimeError("khop.sparse: rows of edges were changed in place by a view, and then given to a function "
+                           "of autograd: give it x_j.clone()")
 
 
 def _rows(
@@ -227,7 +228,9 @@ def _aligned(weights: Tensor, rows: Tensor) -> Any:
 
 def _heads(rows: Any, weights: Any) -> int:
     """How many heads rows times weights would have, as weights of edges; 0 where it is something else."""
-    if type(rows) is not Rows or rows._weights is not None or rows._real is not None or not products.fits(weights, ROWS):
+    if type(rows) is not Rows or rows._weights is not None or rows._real is not None:
+        return 0
+    if not products.fits(weights, ROWS):
         return 0
     if weights.dtype != rows._x.dtype and not (weights.dtype == torch.float32 and products.fits(rows._x)):
         return 0
@@ -381,7 +384,7 @@ class Memory:
 
     def __init__(self, keep: int) -> None:
         self._lock = threading.Lock()
-        self._all: products.Recent[tuple[list[Tensor], list[int], Any]] = products.Recent(keep)
+        self._all: Recent[tuple[list[Tensor], list[int], Any]] = products.Recent(keep)
 
     def call(self, f: Callable[..., Any], given: tuple[Any, ...], rest: tuple[Any, ...]) -> Any:
         """f(*given, *rest). What is given may be None, and so may results."""

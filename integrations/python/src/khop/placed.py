@@ -1,7 +1,7 @@
 """Products on CUDA devices: structures that torch makes there, and the library's kernels on torch's current stream.
 
-Nothing here waits for the device. The host reads no ids, so none is refused: an edge with an id out of range counts as
-if it were not there.
+The host reads no ids, so none is refused: an edge with an id out of range counts as if it were not there. It waits for
+the device where edge_index is compared with those of earlier calls, and where nobody says how many rows there are.
 """
 
 from __future__ import annotations

@@ -10,8 +10,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import weakref
-from collections import OrderedDict
-from typing import Any, Callable, Optional, Sequence, TypeVar
+from typing import Any, Callable, Optional, Sequence
 
 import torch
 from torch import Tensor
@@ -19,6 +18,7 @@ from torch.autograd import forward_ad
 
 from . import _library, by_torch, unified_tensor
 from .errors import KhopError
+from .recent import Recent
 from .ring import lent
 
 _torch: Any = torch  # what its types do not tell
@@ -489,22 +489,6 @@ def multiply(s: Structure, transposed: bool, reduce: int, values: Optional[Tenso
     y: Tensor = _Multiply.apply(s, transposed, reduce, stamp, values, flat, *s.under)
     shaped: Tensor = y.view(y.size(0), *x.shape[1:])
     return shaped
-
-
-_V = TypeVar("_V")
-
-
-class Recent(OrderedDict[Any, _V]):
-    """What was put in or moved to the end last, at most so many."""
-
-    def __init__(self, keep: int) -> None:
-        super().__init__()
-        self.keep = keep
-
-    def put(self, key: Any, value: _V) -> None:
-        self[key] = value
-        while len(self) > self.keep:
-            self.popitem(last=False)
 
 
 class Structures:

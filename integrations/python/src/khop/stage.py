@@ -23,8 +23,8 @@ def stage(dataset: str, *, binary: Optional[_binary.PathLike] = None, **options:
     """Brings a dataset from elsewhere to this machine, whole, and returns the folder that has it.
 
     dataset is an address: ``s3://BUCKET/PATH``, ``gs://..``, ``https://..``, ``hf://datasets/OWNER/NAME@REV/PATH``.
-    options are those of ``khop stage``: the cache's folder and size; None is the default. khop.Loader then opens the same address, with the
-    same folder, and finds all there. ServerError says what is wrong.
+    options are those of ``khop stage``: the cache's folder and size; None is the default. khop.Loader then opens the
+    same address, with the same folder, and finds all there. ServerError says what is wrong.
     """
     line = ["stage", os.fsdecode(dataset), "--json"]
     for name, value in options.items():

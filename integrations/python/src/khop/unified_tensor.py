@@ -374,8 +374,8 @@ def _replaced(value: Any, new: Callable[[Any], Any]) -> Any:
 
 
 def _run(func: Any, args: Any, kwargs: Any) -> Any:
-    """Another operation than a gather, where the rule of placement says. What is mapped for reading alone is not
-    written to, nor by way of what comes of it."""
+    """Another operation than a gather, where the rule of placement says. It writes to no memory that is mapped for
+    reading alone, and neither does an operation of a view that it returns."""
     where = _where(func, list(_tensors((args, kwargs))))
     kept: list[Any] = []
 

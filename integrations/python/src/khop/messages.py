@@ -384,7 +384,7 @@ class Memory:
 
     def __init__(self, keep: int) -> None:
         self._lock = threading.Lock()
-        self._all: Recent[tuple[list[Tensor], list[int], Any]] = products.Recent(keep)
+        self._all: Recent[tuple[list[Tensor], list[int], Any]] = Recent(keep)
 
     def call(self, f: Callable[..., Any], given: tuple[Any, ...], rest: tuple[Any, ...]) -> Any:
         """f(*given, *rest). What is given may be None, and so may results."""

@@ -262,8 +262,9 @@ def _gathered(value: Any, used: Optional[list[Rows]]) -> Any:
 _REDUCTIONS = {"SumAggregation": "sum", "MeanAggregation": "mean", "MaxAggregation": "max", "MinAggregation": "min"}
 _LAYERS = (
     "MessagePassing", "AGNNConv", "APPNP", "ARMAConv", "ChebConv", "ClusterGCNConv", "FAConv", "GATConv", "GATv2Conv",
-    "GCN2Conv", "GCNConv", "GINConv", "GatedGraphConv", "GraphConv", "GravNetConv", "LGConv", "MFConv", "MixHopConv",
-    "PDNConv", "SAGEConv", "SGConv", "SSGConv", "SimpleConv", "TAGConv", "TransformerConv")
+    "GCN2Conv", "GCNConv", "GINConv", "GatedGraphConv", "GraphConv", "GravNetConv", "LGConv", "LabelPropagation",
+    "MFConv", "MixHopConv", "PANConv", "PDNConv", "RGCNConv", "SAGEConv", "SGConv", "SSGConv", "SignedConv",
+    "SimpleConv", "TAGConv", "TransformerConv", "WLConvContinuous")
 _METHODS = "message", "aggregate", "edge_update"
 _HOOKS = tuple(f"_{name}_forward{when}_hooks" for name in _METHODS for when in ("", "_pre"))
 _listed: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -275,10 +276,11 @@ _reductions: dict[type, str] = {}
 
 def list_layers() -> None:
     """Lists the layers of PyG for whose messages khop promises rows."""
-    from torch_geometric.nn import aggr, conv
+    from torch_geometric import nn
+    from torch_geometric.nn import aggr
 
     for name in _LAYERS:
-        layer = getattr(conv, name, None)
+        layer = getattr(nn, name, None)
         _listed.update(getattr(layer, method) for method in _METHODS if hasattr(layer, method))
     _reductions.update((getattr(aggr, name), reduce) for name, reduce in _REDUCTIONS.items())
 

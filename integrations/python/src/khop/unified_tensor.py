@@ -373,9 +373,20 @@ def _replaced(value: Any, new: Callable[[Any], Any]) -> Any:
     return value
 
 
+_TELLS = {getattr(torch.Tensor, name).__get__ for name in (
+    "shape", "dtype", "device", "layout", "ndim", "requires_grad", "is_cuda", "is_leaf", "is_sparse")} | {
+    getattr(torch.Tensor, name) for name in (
+        "dim", "size", "numel", "stride", "is_contiguous", "element_size", "data_ptr", "is_floating_point", "__len__")}
+"""What tells of a tensor, and neither writes nor returns one."""
+
+
 def _run(func: Any, args: Any, kwargs: Any) -> Any:
     """Another operation than a gather, where the rule of placement says. It writes to no memory that is mapped for
     reading alone, and neither does an operation of a view that it returns."""
+    if func in _TELLS and args:
+        first = args[0]
+        plain = first._column.plain if isinstance(first, UnifiedTensor) else first._plain
+        return func(plain, *args[1:], **kwargs)
     where = _where(func, list(_tensors((args, kwargs))))
     kept: list[Any] = []
 

@@ -1,5 +1,6 @@
 """What each class of khop.pyg hands out is the data's, whole, and a fault planted into it is noticed."""
 import copy
+import threading
 
 import pytest
 
@@ -168,3 +169,34 @@ def test_faults_of_samplers_are_noticed(links, both, data, program):
             with pytest.raises((AssertionError, IndexError, RuntimeError)):
                 check_sample(bad, data, columns, both)
                 pytest.fail(f"nobody noticed a changed {field}", pytrace=False)
+
+
+def test_threads_over_one_loader_leave_it_as_it_is(data, program):
+    """The first goes into filter_fn before the second, and comes out before it."""
+    wide = copy.copy(data)
+    wide.x = torch.rand(NODES, 8192)
+    inside, out = threading.Event(), threading.Event()
+
+    class Slow(pyg.NeighborLoader):
+        def filter_fn(self, out_of):
+            first = not inside.is_set()
+            (inside.set(), second.wait(60)) if first else (second.set(), out.wait(60))
+            return super().filter_fn(out_of)
+
+    def transform(batch):
+        batch.transformed = True
+        return batch
+    second, made = threading.Event(), []
+    loader = Slow(wide, [-1], batch_size=NODES, transform=transform, seed=1)
+    threads = [threading.Thread(target=lambda: made.append(loader(torch.arange(NODES)))) for _ in range(2)]
+    threads[0].start()
+    inside.wait(60)
+    threads[1].start()
+    threads[0].join()
+    out.set()
+    threads[1].join()
+    assert loader.data is wide and loader.transform is transform
+    for batch in made:
+        assert batch.transformed and torch.equal(batch.x, wide.x[batch.n_id])
+    assert len(made) == 2
+    loader.close()

@@ -76,6 +76,7 @@ def trained(layer, *arguments, learned=()):
 def test_messages_of_ones_own(layers, name, aggr):
     message, operations = MESSAGES[name]
 
+    @khop.sparse.fuse
     class Own(layers.MessagePassing):
         def __init__(self):
             super().__init__(aggr=aggr)
@@ -413,7 +414,7 @@ def test_layers_give_the_same_whichever_way_they_multiply(layers, name, how, wid
             assert len(multiplied) == (2 if linear and first != (name == "GCNConv") else 0)
 
 
-def test_the_weight_comes_where_sums_are_narrower(layers):
+def test_the_weight_comes_where_sums_are_narrower(layers, monkeypatch):
     """By the columns that khop sums, forward and backward."""
     from khop.reassociate import weight_first
     for edges, rows, cols, inputs, outputs, learns, learns_x, first in (
@@ -424,16 +425,15 @@ def test_the_weight_comes_where_sums_are_narrower(layers):
     ):
         assert weight_first(edges, rows, cols, inputs, outputs, learns, learns_x) == first, (edges, rows, cols, inputs)
     widths, select = [], layers.MessagePassing._index_select
+    monkeypatch.setattr(layers.MessagePassing, "_index_select",
+                        lambda self, x, i: (widths.append(x.size(-1)), select(self, x, i))[1])
     edges = ids(1, NODES, 2, EDGES)
     for name, wide, out, sums in (("GCNConv", 4, 24, 4), ("GCNConv", 24, 4, 4), ("SAGEConv", 24, 4, 4),
                                   ("GraphConv", 4, 24, 4)):
         layer, widths[:] = getattr(layers, name)(wide, out), []
         with khop.sparse.patched(reassociate=True):
-            patched = layers.MessagePassing._index_select
-            layers.MessagePassing._index_select = lambda self, x, i: (widths.append(x.size(-1)), patched(self, x, i))[1]
             layer(drawn(4, NODES, wide).requires_grad_(), edges)
         assert widths == [sums], name
-    assert layers.MessagePassing._index_select is select
 
 
 def test_layers_that_somebody_looks_into_stay_as_they_are(layers, monkeypatch):

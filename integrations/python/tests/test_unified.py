@@ -1,5 +1,6 @@
 """Unified tensors: rows are gathered where the ids are, and are what torch gathers."""
 import gc
+import os
 import pickle
 import subprocess
 import sys
@@ -270,3 +271,99 @@ def test_where_an_operation_runs(monkeypatch, operands, propagates, keeps):
     monkeypatch.setattr(unified_tensor, "devices", SomeDevices)
     assert placement(operands, 0) == propagates  # device="cuda"
     assert placement(operands, None) == keeps  # device="cpu"
+
+
+# --- what is mapped for reading alone ---
+
+@torch.jit.script
+def _scripted(x: torch.Tensor):
+    return x.mul_(2)
+
+
+WRITES = {
+    "item": lambda u: u.__setitem__(0, 1.0), "in place": lambda u: u.mul_(2), "operator": lambda u: u.__iadd__(1),
+    "out": lambda u: torch.add(torch.zeros(100, 6), torch.zeros(100, 6), out=u),
+    "out of two": lambda u: torch.max(torch.zeros(100, 6, 2), 2, out=(u, torch.zeros(100, 6, dtype=torch.int64))),
+    "foreach": lambda u: torch._foreach_add_([u], 1.0), "foreach list": lambda u: torch._foreach_add_(
+        (torch.zeros(2), u), [torch.ones(2), torch.ones(100, 6)]),
+    "keyword": lambda u: torch.nn.functional.relu(u, inplace=True),
+    "position": lambda u: torch.nn.functional.dropout(u, 0.5, True, True),
+    "copy": lambda u: u.copy_(torch.ones(100, 6)),
+    "norms of an embedding": lambda u: torch.nn.functional.embedding(torch.tensor([1]), u, max_norm=0.1),
+    "init": lambda u: torch.nn.init.zeros_(u), "random": lambda u: u.normal_(), "scatter": lambda u: u.scatter_(
+        0, torch.zeros(1, 6, dtype=torch.int64), 1.0), "statistics": lambda u: torch.nn.functional.batch_norm(
+        torch.ones(4, 6), u[0], u[1], training=True),
+    "index_put": lambda u: torch.index_put_(u, (torch.tensor([1]),), torch.ones(6)),
+    "script": lambda u: _scripted(u), "view": lambda u: u[3:7].add_(1), "row": lambda u: u[0].zero_(),
+    "view of a view": lambda u: u.t()[1][3:].fill_(1), "data": lambda u: u.data.zero_(),
+    "detach": lambda u: u.detach().relu_(), "split": lambda u: torch.split(u, 50)[1].zero_(), "unbind": lambda u: [
+        r.zero_() for r in u.unbind()], "iteration": lambda u: [r.zero_() for r in u],
+    "plain": lambda u: u.plain.zero_(),
+    "script of a view": lambda u: _scripted(u[3:]), "numpy": lambda u: u.numpy().__setitem__(0, 1),
+    "array": lambda u: np.asarray(u[2:]).__setitem__(0, 1), "parameter": lambda u: torch.optim.SGD(
+        [_learned(u)], 0.1).step(),
+}
+
+
+def _learned(u):
+    p = u[1:].requires_grad_()
+    p.grad = torch.ones(99, 6)
+    return p
+
+
+def test_what_is_mapped_for_reading_alone_is_never_written(tmp_path):
+    """In a process of its own, which a write to such memory ends."""
+    table = np.arange(600, dtype=np.float32).reshape(100, 6)
+    table.tofile(tmp_path / "rows.bin")
+    program = """
+import numpy as np, khop
+from test_unified import WRITES
+wrong = []
+for name, write in WRITES.items():
+    print(name, flush=True)
+    u = khop.unified(np.memmap("rows.bin", np.float32, "r", shape=(100, 6)))
+    try:
+        write(u)
+        wrong.append((name, "it was written to"))
+    except Exception as e:
+        if not any(said in str(e) for said in ("for reading alone", "read-only", "TorchScript interpreter")):
+            wrong.append((name, repr(e)))
+assert not wrong, wrong
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=120,
+                          cwd=tmp_path,
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))})
+    assert done.returncode == 0, (done.returncode, done.stdout.split("\n")[-2:], done.stderr[-2000:])
+    assert np.array_equal(np.fromfile(tmp_path / "rows.bin", np.float32).reshape(100, 6), table)
+    u = khop.unified(np.memmap(tmp_path / "rows.bin", np.float32, "r", shape=(100, 6)))
+    for read in (u[3:7] + 1, u[0].clone().zero_(), torch.cat([u, u]).mul_(2), u.relu(), u[2:].sum().add_(1),
+                 torch.add(u, 1, out=torch.zeros(100, 6)), u.t().contiguous().zero_(), u.to(torch.float64).zero_(),
+                 u[torch.arange(3)].zero_(), u.t()[:, 1].clone()):
+        assert type(read) is torch.Tensor
+    assert np.array_equal(u[3:7], table[3:7]) and np.array_equal(u.numpy(), table)
+    assert torch.equal(pickle.loads(pickle.dumps(u[3:7])), u[3:7])
+
+
+def test_unified_tensors_in_lists_and_keywords_are_placed(monkeypatch):
+    """By the rule that holds for operands."""
+    placed = []
+    monkeypatch.setattr(UnifiedTensor, "on", lambda u, device: placed.append(device) or u._column.plain)
+
+    class Somewhere(unified_tensor.Devices):
+        @staticmethod
+        def ordinal(tensor):
+            return 0 if tensor is there else None
+    there = torch.ones(4, 3)
+    u = khop.unified(torch.zeros(4, 3), device="cpu")
+    monkeypatch.setattr(unified_tensor, "devices", Somewhere)
+    for run in (lambda: torch.cat([u, there]), lambda: torch.stack((there, u)), lambda: torch.add(there, other=u),
+                lambda: torch.add(input=u, other=there), lambda: torch.where(there > 0, input=u, other=there)):
+        placed.clear()
+        try:
+            run()
+        except TypeError:
+            continue  # not in this torch
+        assert placed == ["cuda:0"]
+    placed.clear()
+    torch.cat([u, torch.ones(4, 3)])
+    assert not placed

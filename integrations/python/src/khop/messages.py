@@ -1,20 +1,25 @@
 """Computes messages of PyG's layers that are sums over edges, without a row for each edge.
 
 A layer of PyG gathers the rows of x at the sources of the edges (x_j), makes messages of them, and reduces the messages
-by target. Rows stands for rows that are not gathered yet. If a message is such rows, or those times a weight per edge
-or per head, the reduction is a product of khop.products. Any other operation gathers the rows first, so layers see no
-difference.
+by target. Rows promises gathered rows. Where a message is such rows, or those times a weight an edge or a head, the
+reduction is a product of khop.products. The first other use gathers the rows, once, and Rows is that tensor from then
+on: whatever changes in place, views or hooks is done to it.
+
+A promise is made for layers whose message is known to change nothing that it is promised of (list_layers), and for
+those that fuse names.
 """
 
 from __future__ import annotations
 
 import threading
-from typing import Any, Callable, Optional
+import weakref
+from typing import Any, Callable, Optional, TypeVar
 
 import torch
 from torch import Tensor
 
 from . import products
+from .recent import Recent
 from .ring import lent
 
 _torch: Any = torch  # what its types do not tell
@@ -36,62 +41,184 @@ class Rows(Tensor):
     _index: Tensor
     _weights: Optional[Tensor]
     _select: Callable[[Tensor, Tensor], Tensor]
+    _own: bool  # the layer is one that fuse names
+    _learned: bool  # gradients were on
+    _versions: tuple[Optional[int], ...]
+    _parent: Optional[Rows]  # those that these are a product of, until they were gathered
+    _products: list[Any]  # weak references to these rows times weights
+    _real: Optional[Tensor]  # the rows, once they were gathered
+    _known: Any  # the state of the rows that autograd knows of these
+    _wrong: list[bool]  # not empty once the gradient of a state would be wrong
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in _WITHOUT_ROWS:
+        if func in _WITHOUT_ROWS and args[0]._real is None:
             with _torch._C.DisableTorchFunction():
                 return func(*args, **(kwargs or {}))
         if func in _TIMES and len(args) == 2 and not kwargs:
             rows, weights = args if type(args[0]) is Rows else args[::-1]
             heads = _heads(rows, weights)
             if heads:
-                return _rows(rows._x, rows._index, weights.reshape(-1, heads), rows._select)
-        return func(*_gathered(args), **_gathered(kwargs or {}))
+                return _times(rows, weights.reshape(-1, heads))
+        used: list[Rows] = []
+        try:
+            return func(*_gathered(args, used), **_gathered(kwargs or {}, used))
+        finally:
+            for rows in used:
+                rows._follow()
 
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: Any = (), kwargs: Any = None,
     ) -> Any:
-        """What comes past __torch_function__, such as a scripted function. The gradient is that of _Lazy."""
-        return func(*_gathered(args, False), **_gathered(kwargs or {}, False))
+        """What comes past __torch_function__, such as a scripted function. The gradient is that of Rows itself."""
+        if func._schema.is_mutable:
+            raise RuntimeError(
+                f"khop.sparse: {func} would change the rows of edges where khop cannot follow: give it x_j.clone()")
+        return func(*_gathered(args, None), **_gathered(kwargs or {}, None))
 
-    def gather(self, differentiate: bool = True) -> Any:
-        """Returns the rows."""
-        x, weights = (self._x, self._weights) if differentiate else (self._x.detach(), self._weights)
-        rows = self._select(x, self._index)
-        if weights is None:
-            return rows
-        weights = weights if differentiate else weights.detach()
-        return rows * _aligned(weights, rows)
+    def _gather(self) -> Tensor:
+        """The rows. They are gathered once."""
+        if self._real is None and self._parent is not None:
+            self._parent._gather()  # and these with them
+        if self._real is None:
+            self._check()
+            with torch.set_grad_enabled(self._learned):
+                self._fulfil(self._select(self._x, self._index))
+        return self._real  # type: ignore[return-value]
+
+    def _fulfil(self, rows: Tensor) -> None:
+        """Takes rows for what was promised, and multiplies them where products were promised of them."""
+        self._real, self._parent, self._known = rows, None, _state(rows)
+        for product in (reference() for reference in self._products):
+            if product is not None and product._real is None:
+                product._check()
+                with torch.set_grad_enabled(product._learned):
+                    product._fulfil(rows * _aligned(product._weights, rows))
+
+    def _check(self) -> None:
+        """RuntimeError where what was promised cannot be had any more."""
+        if self._versions != _versions_of(self._x, self._index, self._weights):
+            raise RuntimeError(
+                "khop.sparse: x, edge_index or the weights of messages were changed in place before the messages were "
+                "summed: take khop.sparse.fuse away from this layer, or let it change a clone()")
+
+    def _beyond(self) -> Any:
+        """The rows, for what does not see that they have a gradient."""
+        if self._real is None:
+            self._check()
+            rows = self._select(self._x.detach(), self._index)
+            return rows if self._weights is None else rows * _aligned(self._weights.detach(), rows)
+        with _torch._C.DisableTorchFunction():
+            shape, learned = self.shape, self.requires_grad
+        if shape != self._real.shape or learned and self._known != _state(self._real):
+            raise RuntimeError("khop.sparse: rows of edges that were changed in place are used where khop cannot "
+                               "follow: give a function of autograd or TorchScript x_j.clone()")
+        return self._real.detach()
+
+    def _use(self) -> Tensor:
+        """The rows, for one more operation."""
+        rows = self._gather()
+        if self._known != _state(rows):  # by a view
+            if not torch.is_grad_enabled():  # a function of autograd has asked for the gradient already
+                self._wrong.append(True)
+            self._follow()
+        return rows
+
+    def _follow(self) -> None:
+        """Tells autograd that these are the rows as they are now, for what comes past __torch_function__."""
+        rows: Any = self._real
+        now = _state(rows)
+        if now != self._known:
+            self._known, self._wrong = now, []
+            with _torch._C.DisableTorchFunction():
+                learned = self.requires_grad
+            if learned or rows.requires_grad:
+                with torch.enable_grad():
+                    _Become.apply(self, rows, self._wrong)
+
+
+def _state(rows: Tensor) -> Any:
+    """What changes with a tensor, its place in autograd's graph, and its hooks."""
+    hooks: Any = rows._backward_hooks
+    return (products.version(rows), rows.grad_fn, rows.requires_grad, rows.retains_grad, len(hooks or ()))
 
 
 class _Lazy(torch.autograd.Function):
     """Makes Rows. The gradient is what counts where torch computes with them and does not tell Rows."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, index: Tensor, weights: Optional[Tensor]) -> Tensor:
+    def forward(ctx: Any, x: Tensor, index: Tensor, weights: Optional[Tensor], wrong: list[bool]) -> Tensor:
+        ctx.set_materialize_grads(False)
         ctx.save_for_backward(x, index, *(() if weights is None else (weights,)))
+        ctx.wrong = wrong
         dtype = x.dtype if weights is None else torch.promote_types(x.dtype, weights.dtype)
         rows: Tensor = _torch.Tensor._make_wrapper_subclass(
             Rows, (index.numel(), *x.shape[1:]), dtype=dtype, device=x.device)
         return rows
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
+    def backward(ctx: Any, grad: Optional[Tensor]) -> Any:
+        if grad is None:
+            return None, None, None, None
+        _check_gradient(ctx)
         x, index, *weights = ctx.saved_tensors
         dweights = None
         if weights:
             if ctx.needs_input_grad[2]:
                 dweights = (grad * x.index_select(0, index)).reshape(*weights[0].shape, -1).sum(-1)
             grad = grad * _aligned(weights[0], grad)
-        return torch.zeros_like(x).index_add(0, index, grad.to(x.dtype)), None, dweights
+        return torch.zeros_like(x).index_add(0, index, grad.to(x.dtype)), None, dweights, None
 
 
-def _rows(x: Tensor, index: Tensor, weights: Optional[Tensor], select: Callable[[Tensor, Tensor], Tensor]) -> Any:
-    rows: Any = _Lazy.apply(x, index, weights)
+class _Become(torch.autograd.Function):
+    """The gradient of Rows is that of a tensor from now on."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, real: Tensor, wrong: list[bool]) -> Tensor:
+        ctx.set_materialize_grads(False)
+        ctx.mark_dirty(rows)
+        ctx.wrong = wrong
+        return rows
+
+    @staticmethod
+    def backward(ctx: Any, grad: Optional[Tensor]) -> Any:
+        if grad is not None:
+            _check_gradient(ctx)
+        return None, grad, None
+
+
+def _check_gradient(ctx: Any) -> None:
+    if ctx.wrong:
+        raise RuntimeError("khop.sparse: rows of edges were changed in place by a view, and then given to a function "
+                           "of autograd: give it x_j.clone()")
+
+
+def _rows(
+    x: Tensor, index: Tensor, weights: Optional[Tensor], select: Callable[[Tensor, Tensor], Tensor], own: bool,
+    base: Optional[Rows] = None,
+) -> Any:
+    learned = torch.is_grad_enabled()
+    wrong: list[bool] = []
+    if not learned:  # what comes of them is not learned either, whoever computes it
+        x, weights = x.detach(), None if weights is None else weights.detach()
+    rows: Any = _Lazy.apply(x, index, weights, wrong)
     rows._x, rows._index, rows._weights, rows._select = x, index, weights, select
+    rows._own, rows._learned, rows._wrong, rows._versions = own, learned, wrong, _versions_of(x, index, weights)
+    rows._parent, rows._products, rows._real = base, [], None
     return rows
+
+
+def _times(rows: Any, weights: Tensor) -> Any:
+    """Rows times weights [edges, heads]. Those of a layer of one's own are copied: it may change them."""
+    weights = weights.clone() if rows._own else weights
+    product = _rows(rows._x, rows._index, weights, rows._select, rows._own, rows)
+    rows._products.append(weakref.ref(product))
+    return product
+
+
+def _versions_of(*tensors: Optional[Tensor]) -> tuple[Optional[int], ...]:
+    return tuple(None if t is None else products.version(t) for t in tensors)
 
 
 def _aligned(weights: Tensor, rows: Tensor) -> Any:
@@ -102,7 +229,9 @@ def _aligned(weights: Tensor, rows: Tensor) -> Any:
 
 def _heads(rows: Any, weights: Any) -> int:
     """How many heads rows times weights would have, as weights of edges; 0 where it is something else."""
-    if type(rows) is not Rows or rows._weights is not None or not products.fits(weights, ROWS):
+    if type(rows) is not Rows or rows._weights is not None or rows._real is not None:
+        return 0
+    if not products.fits(weights, ROWS):
         return 0
     if weights.dtype != rows._x.dtype and not (weights.dtype == torch.float32 and products.fits(rows._x)):
         return 0
@@ -114,24 +243,88 @@ def _heads(rows: Any, weights: Any) -> int:
     return int(w[1]) if x.dim() > 2 and w[1] == x.size(1) else 0
 
 
-def _gathered(value: Any, differentiate: bool = True) -> Any:
-    """The same with rows in the place of Rows."""
+def _gathered(value: Any, used: Optional[list[Rows]]) -> Any:
+    """The same with rows in the place of Rows, which it adds to a list; without one for what autograd does not see."""
     if type(value) is Rows:
-        return value.gather(differentiate)
-    if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
-        return type(value)(_gathered(v, differentiate) for v in value)
+        if used is None:
+            return value._beyond()
+        used.append(value)
+        return value._use()
+    if isinstance(value, (list, tuple)):
+        made = [_gathered(v, used) for v in value]
+        if all(a is b for a, b in zip(made, value)):
+            return value
+        return type(value)(*made) if hasattr(value, "_fields") else type(value)(made)
     if type(value) is dict:
-        return {k: _gathered(v, differentiate) for k, v in value.items()}
+        return {k: _gathered(v, used) for k, v in value.items()}
     return value
 
 
-def select(node_dim: int, x: Any, index: Any, original: Callable[[Tensor, Tensor], Tensor]) -> Any:
-    """Returns the rows of x at the sources or targets of edges. They are gathered later, if khop may not need them."""
+_REDUCTIONS = {"SumAggregation": "sum", "MeanAggregation": "mean", "MaxAggregation": "max", "MinAggregation": "min"}
+_LAYERS = (
+    "MessagePassing", "AGNNConv", "APPNP", "ARMAConv", "ChebConv", "ClusterGCNConv", "FAConv", "GATConv", "GATv2Conv",
+    "GCN2Conv", "GCNConv", "GINConv", "GatedGraphConv", "GraphConv", "GravNetConv", "LGConv", "LabelPropagation",
+    "MFConv", "MixHopConv", "PANConv", "PDNConv", "RGCNConv", "SAGEConv", "SGConv", "SSGConv", "SignedConv",
+    "SimpleConv", "TAGConv", "TransformerConv", "WLConvContinuous")
+_METHODS = "message", "aggregate", "edge_update"
+_HOOKS = tuple(f"_{name}_forward{when}_hooks" for name in _METHODS for when in ("", "_pre"))
+_listed: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Methods of layers of PyG that change nothing that rows are promised of."""
+_fused: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Those of classes that fuse names."""
+_reductions: dict[type, str] = {}
+
+
+def list_layers() -> None:
+    """Lists the layers of PyG for whose messages khop promises rows."""
+    from torch_geometric import nn
+    from torch_geometric.nn import aggr
+
+    for name in _LAYERS:
+        layer = getattr(nn, name, None)
+        _listed.update(getattr(layer, method) for method in _METHODS if hasattr(layer, method))
+    _reductions.update((getattr(aggr, name), reduce) for name, reduce in _REDUCTIONS.items())
+
+
+_C = TypeVar("_C", bound=type)
+
+
+def fuse(cls: _C) -> _C:
+    """Lets khop sum the messages of a class of layers of one's own, and returns the class: it can decorate it.
+
+    khop.sparse.patch computes them without a row for each edge where message returns x_j, or x_j times a weight an edge
+    or a head. It may do anything else with x_j, which is then gathered, and change that in place. It must not change x,
+    edge_index or what message is not given: RuntimeError, where torch counts the change. A subclass with a message of
+    its own is another layer.
+    """
+    if not isinstance(cls, type) or not callable(getattr(cls, "message", None)):
+        raise TypeError(f"fuse takes a class of layers, which has a function message, not {cls!r}")
+    _fused.update(getattr(cls, method) for method in _METHODS if hasattr(cls, method))
+    return cls
+
+
+def _promised(layer: Any, x: Any) -> bool:
+    """Whether rows of x may be gathered later for a layer: it has nothing but what is listed or fused, nobody looks
+    into it, and khop would compute its sums."""
+    cls: Any = type(layer)
+    aggregation: Any = getattr(layer, "aggr_module", None)
+    reduce = _reductions.get(type(aggregation), "")
+    if not products.computes(reduce, x) or aggregation._forward_hooks or aggregation._forward_pre_hooks:
+        return False
+    if getattr(layer, "explain", False) or any(getattr(layer, name, None) for name in _HOOKS):
+        return False
+    own = vars(layer)
+    methods = [(name, getattr(cls, name, None)) for name in _METHODS]
+    return all(name not in own and (method in _listed or method in _fused) for name, method in methods)
+
+
+def select(layer: Any, x: Any, index: Any, original: Callable[[Tensor, Tensor], Tensor]) -> Any:
+    """The rows of x at the sources or targets of edges: gathered later, if khop may not need them."""
     if (
         products.usable() and products.fits(x, ROWS) and products.fits(index, products.INTEGERS) and index.dim() == 1
-        and x.dim() > 1 and node_dim in (0, -x.dim())
+        and x.dim() > 1 and layer.node_dim in (0, -x.dim()) and _promised(layer, x)
     ):
-        return _rows(x, index, None, original)
+        return _rows(x, index, None, original, any(getattr(type(layer), name) not in _listed for name in _METHODS))
     return original(x, index)
 
 
@@ -151,7 +344,7 @@ def scatter(
         s = products.of_edges(dim_size, src._x.size(0), index, src._index)
         return products.aggregate(s, reduce, src._weights, src._x, ties)
     except products.Refused:
-        return original(src.gather(), index, dim, dim_size, reduce)
+        return original(src._use(), index, dim, dim_size, reduce)
 
 
 def segment(src: Any, ptr: Any, reduce: str, original: Callable[..., Tensor]) -> Any:
@@ -165,10 +358,14 @@ def segment(src: Any, ptr: Any, reduce: str, original: Callable[..., Tensor]) ->
         s = products.in_rows(ptr.numel() - 1, src._x.size(0), ptr, src._index)
         return products.aggregate(s, reduce, src._weights, src._x)
     except products.Refused:
-        return original(src.gather(), ptr, reduce)
+        return original(src._use(), ptr, reduce)
 
 
 def _along_rows(src: Rows, reduce: str, dim: int) -> bool:
+    """Whether khop has the reduction of rows that nobody has gathered."""
+    if src._real is not None:
+        return False
+    src._check()
     return products.computes(reduce, src._x) and dim in (0, -src._x.dim())
 
 
@@ -191,7 +388,7 @@ class Memory:
 
     def __init__(self, keep: int) -> None:
         self._lock = threading.Lock()
-        self._all: products.Recent[tuple[list[Tensor], list[int], Any]] = products.Recent(keep)
+        self._all: Recent[tuple[list[Tensor], list[int], Any]] = Recent(keep)
 
     def call(self, f: Callable[..., Any], given: tuple[Any, ...], rest: tuple[Any, ...]) -> Any:
         """Returns f(*given, *rest). Arguments and results may be None."""

@@ -1,7 +1,7 @@
 """Products on CUDA devices: structures that torch makes there, and the library's kernels on torch's current stream.
 
-No function here waits for the device. The host reads no ids, so it refuses none: an edge with an id out of range is
-ignored.
+The host reads no ids, so none is refused: an edge with an id out of range counts as if it were not there. It waits for
+the device where edge_index is compared with those of earlier calls, and where nobody says how many rows there are.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class _Softmax(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, given: Any) -> Any:
         out, targets = ctx.saved_tensors
-        if not torch.is_grad_enabled():
+        if not torch.is_grad_enabled() and products._direct(given):
             return None, None, ctx.s.softmax(out, given.contiguous())
         sums = out.new_zeros(ctx.s.rows, out.size(1)).index_add(0, targets, out * given)  # differentiated again
         return None, None, out * (given - sums.index_select(0, targets))

@@ -10,15 +10,15 @@ from __future__ import annotations
 import ctypes
 import threading
 import weakref
-from collections import OrderedDict
-from typing import Any, Callable, Optional, Sequence, TypeVar
+from typing import Any, Callable, Optional, Sequence
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from . import _library, unified_tensor
+from . import _library, by_torch, unified_tensor
 from .errors import KhopError
+from .recent import Recent
 from .ring import lent
 
 _torch: Any = torch  # what its types do not tell
@@ -193,6 +193,14 @@ class Structure:
         self._values, self._stamp = (values.detach(), now), self._stamp + 1
         return self._stamp
 
+    def ends(self) -> tuple[Tensor, Tensor, Optional[Tensor]]:
+        """The row and the column of each edge, and which of the caller's edges each is; None: they are in order."""
+        if not self.in_rows:
+            return self.under[0].long(), self.under[1].long(), None
+        indptr, indices, *order = (t.long() for t in self.under)
+        rows = torch.repeat_interleave(torch.arange(self.rows, device=indptr.device), indptr.diff())
+        return rows, indices, order[0] if order else None
+
     def multiply(
         self, transposed: bool, reduce: int, values: Optional[Tensor], heads: int, x: Tensor, stamp: int,
         share: float = 0, seed: int = 0,
@@ -269,8 +277,7 @@ class Draws:
             return self.share, (self.seed << 32 | self._number) & (1 << 64) - 1
 
 
-draws: Optional[Draws] = None
-"""None: gradients are exact."""
+draws: Optional[Draws] = None  # None: gradients are exact
 
 
 class _Multiply(torch.autograd.Function):
@@ -282,8 +289,9 @@ class _Multiply(torch.autograd.Function):
     ) -> Tensor:
         ctx.set_materialize_grads(False)
         ctx.what = s, transposed, reduce, stamp
-        ctx.has_values = values is not None
-        ctx.save_for_backward(*((values,) if ctx.has_values else ()), x, *under)
+        learned = ctx.needs_input_grad[4]  # else x may change: the gradient does not need it
+        ctx.of = x.dtype, learned, None if values is None else (values.dtype, values.size(1))
+        ctx.save_for_backward(*(() if values is None else (values,)), *((x,) if learned else ()), *under)
         heads = 1 if values is None else values.size(1)
         y = s.multiply(transposed, reduce, None if values is None else _floats(values), heads, x.contiguous(), stamp)
         return y if values is not None and values.dtype == torch.float32 else y.to(x.dtype)
@@ -291,19 +299,19 @@ class _Multiply(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, dy: Any) -> Any:
         s, transposed, reduce, stamp = ctx.what
+        dtype, learned, of = ctx.of
         saved = ctx.saved_tensors  # once: what unpacks them by computing anew, such as checkpoints, does so once
-        x = saved[int(ctx.has_values)]
-        values = saved[0] if ctx.has_values else None
+        values = None if of is None else saved[0]
         dvalues = dx = None
         if dy is not None and ctx.needs_input_grad[5]:
-            dx = _gradient(s, transposed, reduce, stamp, values, dy).to(x.dtype)
-        if dy is not None and values is not None and ctx.needs_input_grad[4]:
-            u, v = dy.float(), x.float()
+            dx = _gradient(s, transposed, reduce, stamp, values, dy).to(dtype)
+        if dy is not None and learned:
+            u, v = dy.float(), saved[1].float()
             if reduce == MEAN:
                 u = u * s.inverse(transposed)
             if reduce == SPREAD:
                 v = v * s.inverse(not transposed)
-            dvalues = _Sample.apply(s, values.size(1), *((v, u) if transposed else (u, v)), *s.under).to(values.dtype)
+            dvalues = _sample(s, of[1], *((v, u) if transposed else (u, v))).to(of[0])
         return (None, None, None, None, dvalues, dx) + (None,) * len(s.under)
 
 
@@ -312,14 +320,40 @@ def _gradient(
 ) -> Tensor:
     """The gradient of a product with respect to x."""
     heads = 1 if values is None else values.size(1)
-    if draws is not None:
+    if draws is not None and _direct(dy):
         share, seed = draws.next(s, transposed, reduce, heads, dy)
         if share > 0:
             weights = None if values is None else _floats(values)
             return s.multiply(
                 not transposed, _TRANSPOSED[reduce], weights, heads, dy.contiguous(), stamp, share, seed)
-    exact: Tensor = _Multiply.apply(s, not transposed, _TRANSPOSED[reduce], stamp, values, dy, *s.under)
-    return exact
+    return _multiply(s, not transposed, _TRANSPOSED[reduce], stamp, values, dy)
+
+
+def _direct(*tensors: Any) -> bool:
+    """Whether the library can read tensors that gradients are made of: not those of vmap, or of forward mode."""
+    if forward_ad._current_level >= 0 or _transforms() is not None:
+        return False
+    try:
+        return all(type(t) in (Tensor, torch.nn.Parameter) and t.data_ptr() >= 0 for t in tensors if t is not None)
+    except RuntimeError:  # there is no memory behind one
+        return False
+
+
+def _multiply(s: Structure, transposed: bool, reduce: int, stamp: int, values: Optional[Tensor], x: Tensor) -> Tensor:
+    """The product by the library, or by torch where that cannot be."""
+    if _direct(values, x):
+        y: Tensor = _Multiply.apply(s, transposed, reduce, stamp, values, x, *s.under)
+        return y
+    y = by_torch.multiply(s, transposed, reduce == MEAN, reduce == SPREAD, values, x)
+    return y if values is not None and values.dtype == torch.float32 else y.to(x.dtype)
+
+
+def _sample(s: Structure, heads: int, u: Tensor, v: Tensor) -> Tensor:
+    """The dot products of rows at the ends of the edges by the library, or by torch where that cannot be."""
+    if _direct(u, v):
+        out: Tensor = _Sample.apply(s, heads, u, v, *s.under)
+        return out
+    return by_torch.sample(s, heads, u, v)
 
 
 class _Sample(torch.autograd.Function):
@@ -334,8 +368,8 @@ class _Sample(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, dout: Any) -> Any:
         u, v = ctx.saved_tensors[:2]
-        du = _Multiply.apply(ctx.s, False, SUM, 0, dout, v, *ctx.s.under) if ctx.needs_input_grad[2] else None
-        dv = _Multiply.apply(ctx.s, True, SUM, 0, dout, u, *ctx.s.under) if ctx.needs_input_grad[3] else None
+        du = _multiply(ctx.s, False, SUM, 0, dout, v) if ctx.needs_input_grad[2] else None
+        dv = _multiply(ctx.s, True, SUM, 0, dout, u) if ctx.needs_input_grad[3] else None
         return (None, None, du, dv) + (None,) * len(ctx.s.under)
 
 
@@ -347,7 +381,7 @@ class _Shared(torch.autograd.Function):
         ctx: Any, s: Structure, least: bool, ties: int, values: Optional[Tensor], x: Tensor, *under: Tensor,
     ) -> Tensor:
         ctx.set_materialize_grads(False)
-        x = x.contiguous()
+        x = x.clone(memory_format=torch.contiguous_format)  # whoever has it may change it
         y = s.extreme(least, values, x)
         ctx.what = s, ties, values is not None
         ctx.save_for_backward(*(() if values is None else (values,)), x, y, *under)
@@ -364,7 +398,7 @@ class _Shared(torch.autograd.Function):
             number = s.winners(False, values, y, x)
             if ties == SHARED_WITH_ZERO:
                 number += y == 0
-            dx = _Won.apply(s, True, values, y, x, torch.where(y.isnan(), y, dy / number), *s.under)
+            dx = _won(s, True, values, y, x, torch.where(y.isnan(), y, dy / number))
         return (None, None, None, None, dx) + (None,) * len(s.under)
 
 
@@ -386,8 +420,16 @@ class _Won(torch.autograd.Function):
         saved = ctx.saved_tensors
         y, x = saved[int(has_values):][:2]
         values = saved[0] if has_values else None
-        du = _Won.apply(s, not transposed, values, y, x, dout, *s.under)
+        du = _won(s, not transposed, values, y, x, dout)
         return (None, None, None, None, None, du) + (None,) * len(s.under)
+
+
+def _won(s: Structure, transposed: bool, values: Optional[Tensor], y: Tensor, x: Tensor, u: Tensor) -> Tensor:
+    """The sums over edges that have an extreme by the library, or by torch where that cannot be."""
+    if _direct(values, y, x, u):
+        out: Tensor = _Won.apply(s, transposed, values, y, x, u, *s.under)
+        return out
+    return by_torch.winners(s, transposed, values, y, x, u)
 
 
 def _first(s: Structure, least: bool, values: Optional[Tensor], x: Tensor) -> Tensor:
@@ -448,22 +490,6 @@ def multiply(s: Structure, transposed: bool, reduce: int, values: Optional[Tenso
     y: Tensor = _Multiply.apply(s, transposed, reduce, stamp, values, flat, *s.under)
     shaped: Tensor = y.view(y.size(0), *x.shape[1:])
     return shaped
-
-
-_V = TypeVar("_V")
-
-
-class Recent(OrderedDict[Any, _V]):
-    """The objects added or moved to the end last, up to a number."""
-
-    def __init__(self, keep: int) -> None:
-        super().__init__()
-        self.keep = keep
-
-    def put(self, key: Any, value: _V) -> None:
-        self[key] = value
-        while len(self) > self.keep:
-            self.popitem(last=False)
 
 
 class Structures:

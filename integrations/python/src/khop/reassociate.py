@@ -7,6 +7,7 @@ as they are: see _as_written.
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, Callable, Optional
 
 import torch
@@ -29,41 +30,50 @@ def weight_first(
     return first < edges * inputs * (1 + learns_x) + rows * dense
 
 
-def layers(replace: Callable[[Any, str, Callable[..., Any]], None]) -> None:
-    """Replaces the forward functions of the layers that can be computed in both ways."""
+def layers(replace: Callable[[Any, str, Callable[..., Any]], None], wanted: Callable[[], bool]) -> None:
+    """Replaces the forward functions of the layers that can be computed in both ways, which they are while that is
+    wanted."""
     import torch_geometric.nn as nn
     for name, way in (("GCNConv", _gcn), ("SAGEConv", _of("lin_l")), ("GraphConv", _of("lin_rel")), ("GINConv", _gin),
                       ("SGConv", _sg)):
         if hasattr(nn, name):
             layer = getattr(nn, name)
-            replace(layer, "forward", _forward(layer, layer.forward, way))
+            replace(layer, "forward", _forward(layer, layer.forward, way, wanted))
 
 
-def _forward(layer: Any, original: Any, way: Callable[..., Any]) -> Callable[..., Any]:
-    def forward(self: Any, x: Any, edge_index: Any, *rest: Any, **options: Any) -> Any:
-        other = None
-        if products.usable() and type(self) is layer and not _as_written(self):
-            other = way(self, x, edge_index)
-        if other is None:
-            return original(self, x, edge_index, *rest, **options)
-        other, x = other
+def _forward(layer: Any, original: Any, way: Callable[..., Any], wanted: Callable[[], bool]) -> Callable[..., Any]:
+    signature = inspect.signature(original)
+
+    def forward(self: Any, *given: Any, **named: Any) -> Any:
+        if not products.usable() or not wanted() or type(self) is not layer or _as_written(self):
+            return original(self, *given, **named)
+        try:
+            call = signature.bind(self, *given, **named)
+        except TypeError:  # the layer says so in its own words
+            return original(self, *given, **named)
+        copied = way(self, call.arguments["x"], call.arguments["edge_index"])
+        if copied is None:
+            return original(self, *given, **named)
+        call.arguments["self"], call.arguments["x"] = other, _ = copied
         before = dict(other.__dict__)
-        y = original(other, x, edge_index, *rest, **options)
+        y = original(*call.args, **call.kwargs)
         self.__dict__.update((k, v) for k, v in other.__dict__.items() if before.get(k) is not v)  # what it caches
         return y
 
-    forward.__doc__ = original.__doc__
     return forward
 
 
 def _as_written(layer: Any) -> bool:
-    """Whether a layer must compute as it is written: its sums are not linear, or somebody looks at its messages."""
+    """Whether a layer must compute as it is written: its sums are not linear, somebody looks at its messages, or torch
+    chooses the dtype of each operation."""
     hooked = any(
         value for name, value in layer.__dict__.items()
         if name.endswith("_hooks") and name.startswith(("_propagate", "_message", "_aggregate", "_edge_update")))
+    aggr = getattr(layer, "aggr", None)
     return (
-        getattr(layer, "aggr", None) not in products.SUMS or hooked or bool(getattr(layer, "explain", False))
-        or getattr(layer, "decomposed_layers", 1) != 1)
+        not isinstance(aggr, str) or aggr not in products.SUMS or hooked or bool(getattr(layer, "explain", False))
+        or getattr(layer, "decomposed_layers", 1) != 1
+        or torch.is_autocast_enabled() or torch.is_autocast_cpu_enabled())
 
 
 def _plain(linear: Any) -> bool:

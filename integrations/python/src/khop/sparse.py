@@ -24,16 +24,14 @@ from torch import Tensor
 
 from . import _library, messages, placed, products
 from .errors import OptionError
+from .messages import fuse
 from .products import operations
 from .reassociate import layers as layers_in_both_ways
+from .replacements import Replacements
 
-__all__ = ["clear", "operations", "patch", "patched", "unpatch"]
+__all__ = ["clear", "fuse", "operations", "patch", "patched", "unpatch"]
 
-_torch: Any = torch  # what its types do not tell
 _lock = threading.RLock()
-_undo: list[Callable[[], None]] = []
-_given: list[_Options] = []
-"""The options of patch, while it is in force."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,55 +67,101 @@ def patch(*, reassociate: bool = False, backward_budget: float = 0, seed: int = 
     options = _Options(reassociate, backward_budget, seed)
     _library.load()
     with _lock:
-        unpatch()
-        _given.append(options)
-        _undo.append(_given.clear)
-        if options.backward_budget:
-            products.draws = products.Draws(options.backward_budget, options.seed, SAMPLED_FROM)
-            _undo.append(_exact)
-        _patch_torch()
-        if _installed("torch_geometric"):
-            _patch_pyg(options.reassociate)
-        if _installed("dgl"):
-            _patch_dgl()
+        _own_state().options = options
+        _settle()
 
 
 SAMPLED_FROM = 5000.0
 """The mean degree times the columns from which on sampled gradients pay: docs/results/ops.md."""
 
 
-def _exact() -> None:
-    products.draws = None
-
-
 def unpatch() -> None:
-    """Restores the original functions, and clears what was kept."""
+    """Puts back what was there before patch, and forgets what was kept. A function that somebody has put around one of
+    khop's stays."""
     with _lock:
-        while _undo:
-            _undo.pop()()
+        _own_state().options = None
+        _settle()
     clear()
 
 
 @contextlib.contextmanager
 def patched(*, reassociate: bool = False, backward_budget: float = 0, seed: int = 0) -> Iterator[None]:
-    """Patches inside ``with khop.sparse.patched():`` and restores the earlier state outside. Options are those of
-    patch."""
+    """with khop.sparse.patched(): patches inside, and leaves what was there before outside. Options are patch's.
+
+    Of blocks of several threads, the one that began last is in force, in all threads.
+    """
+    state = _State(_Options(reassociate, backward_budget, seed), threading.get_ident())
+    _library.load()
     with _lock:
-        before = list(_given)
-        patch(reassociate=reassociate, backward_budget=backward_budget, seed=seed)
+        _blocks.append(state)
+        _settle()
     try:
         yield
     finally:
         with _lock:
-            _again(before)
+            _blocks[:] = [block for block in _blocks if block is not state]
+            _settle()
 
 
-def _again(before: list[_Options]) -> None:
-    """Patches as it was, or not at all."""
-    if before:
-        patch(**dataclasses.asdict(before[0]))
-    else:
-        unpatch()
+@dataclasses.dataclass
+class _State:
+    """What patch and unpatch set: that of the process, or that of a block of patched. No options: unpatched."""
+
+    options: Optional[_Options] = None
+    thread: int = 0
+    draws: Optional[products.Draws] = None
+    of: Optional[_Options] = None  # the options that the draws are of
+
+
+_process = _State()
+_blocks: list[_State] = []
+_now: Optional[Replacements] = None
+
+
+def _own_state() -> _State:
+    """That of the calling thread's innermost block; outside of blocks the process's."""
+    own = [block for block in _blocks if block.thread == threading.get_ident()]
+    return own[-1] if own else _process
+
+
+def _in_force() -> _State:
+    return _blocks[-1] if _blocks else _process
+
+
+def _reassociating() -> bool:
+    options = _in_force().options
+    return options is not None and options.reassociate
+
+
+def _settle() -> None:
+    """Makes what is in force be so."""
+    global _now
+    state = _in_force()
+    options = state.options
+    if options is None:
+        products.draws = None
+        if _now is not None:
+            _now.end()
+            _now = None
+            clear()
+        return
+    if state.of is not options:
+        state.draws, state.of = None, options
+        if options.backward_budget:
+            state.draws = products.Draws(options.backward_budget, options.seed, SAMPLED_FROM)
+    products.draws = state.draws
+    if _now is None:
+        _now = Replacements()
+        _patch_torch(_now)
+    _now.spread()
+    for name, patch_peer in (("torch_geometric", _patch_pyg), ("dgl", _patch_dgl)):
+        if name in _now.peers:
+            continue
+        _now.peers.add(name)  # an import of it may patch, too
+        if _installed(name):
+            patch_peer(_now)
+        else:
+            _now.peers.discard(name)
 
 
 def clear() -> None:
@@ -140,28 +184,6 @@ def _installed(name: str) -> bool:
     except ImportError:
         return False
     return True
-
-
-def _replace(owner: Any, name: str, new: Callable[..., Any]) -> None:
-    """Puts a function in another's place until unpatch."""
-    old = getattr(owner, name)
-    setattr(owner, name, new)
-    _undo.append(lambda: setattr(owner, name, old))
-
-
-def _replace_everywhere(new_of: dict[Callable[..., Any], Callable[..., Any]]) -> None:
-    """Replaces functions wherever a module has them, and puts them back wherever one has them by then."""
-    def swap(new_of: dict[Any, Any]) -> None:
-        by_id = {id(old): new for old, new in new_of.items()}
-        for module in list(sys.modules.values()):
-            names = getattr(module, "__dict__", None)
-            found = [(n, id(v)) for n, v in list(names.items()) if id(v) in by_id] if type(names) is dict else []
-            for name, old in found:
-                setattr(module, name, by_id[old])
-    for old, new in new_of.items():
-        functools.update_wrapper(new, old)
-    swap(new_of)
-    _undo.append(lambda: swap({new: old for old, new in new_of.items()}))
 
 
 # torch
@@ -210,8 +232,8 @@ def _sparse_product(a: Any, x: Any, reduce: str) -> Tensor:
     if reduce in products.EXTREMES and a.layout != torch.sparse_csr:
         raise products.Refused
     if a.layout == torch.sparse_coo:
-        if not a.is_coalesced() and learned:
-            raise products.Refused
+        if not a.is_coalesced() and (learned or products.SUMS[reduce] != products.SUM):
+            raise products.Refused  # a mean is of places, and several entries may be at one
         indices = a._indices()
         s = products.of_edges(rows, cols, indices[0], indices[1])
         values = _Values.apply(a) if learned else a._values().detach()
@@ -241,50 +263,38 @@ def _torch_sparse_product(a: Any, x: Any, reduce: str) -> Tensor:
 _LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
 
 
-def _patch_torch() -> None:
-    original = torch.sparse.mm
+def _patch_torch(replacements: Replacements) -> None:
+    original: Any = torch.sparse.mm
 
-    def mm(mat1: Any, mat2: Any, *reduce: Any, **options: Any) -> Any:
-        try:
-            return _sparse_product(mat1, mat2, *(reduce or ("sum",)), **options)
-        except (products.Refused, TypeError):
-            return original(mat1, mat2, *reduce, **options)
+    def mm(*args: Any, **options: Any) -> Any:
+        if len(args) + len(options) <= 3 and len(args) >= 2 and set(options) <= {"reduce"}:
+            reduce = options.get("reduce", *args[2:] or ("sum",))
+            if isinstance(reduce, str):
+                with contextlib.suppress(products.Refused):
+                    return _sparse_product(args[0], args[1], reduce)
+        return original(*args, **options)
 
-    mm.__doc__ = original.__doc__
-    _replace(torch.sparse, "mm", mm)
-    compile_script = _torch.jit.script
-
-    @functools.wraps(compile_script)
-    def script(*args: Any, **options: Any) -> Any:
-        """What TorchScript compiles is what was there before."""
-        with _lock:
-            before = list(_given)
-            unpatch()
-            try:
-                return compile_script(*args, **options)
-            finally:
-                _again(before)
-
-    _replace(_torch.jit, "script", script)
+    replacements.put(torch.sparse, "mm", mm)
 
 
 # PyTorch Geometric
 
 
-def _patch_pyg(reassociate: bool) -> None:
+def _patch_pyg(replacements: Replacements) -> None:
     import torch_geometric.nn
     import torch_geometric.utils
     from torch_geometric.nn.conv import gcn_conv
     from torch_geometric.nn.conv.message_passing import MessagePassing
 
-    old_select = MessagePassing._index_select
+    name = "_index_select_safe" if hasattr(MessagePassing, "_index_select_safe") else "_index_select"
+    old_select = getattr(MessagePassing, name)
     old_scatter, old_segment = torch_geometric.utils.scatter, torch_geometric.utils.segment
     old_spmm, old_softmax = torch_geometric.utils.spmm, torch_geometric.utils.softmax
     old_norm = gcn_conv.gcn_norm
     of_scatter = messages.ties_of(lambda x, index: old_scatter(x, index, reduce="max"), torch.tensor([0, 0, 1, 1]))
 
     def index_select(self: Any, src: Tensor, index: Any) -> Any:
-        return messages.select(self.node_dim, src, index, functools.partial(old_select, self))
+        return messages.select(self, src, index, functools.partial(old_select, self))
 
     def scatter(
         src: Tensor, index: Tensor, dim: int = 0, dim_size: Optional[int] = None, reduce: str = "sum",
@@ -313,17 +323,17 @@ def _patch_pyg(reassociate: bool) -> None:
             return old_norm(edge_index, edge_weight, *rest, **options)
         return _norms.call(old_norm, (edge_index, edge_weight), rest)
 
-    _replace(MessagePassing, "_index_select", index_select)
-    _replace_everywhere({old_scatter: scatter, old_segment: segment, old_spmm: spmm, old_norm: gcn_norm,
-                         old_softmax: softmax})
-    if reassociate:
-        layers_in_both_ways(_replace)
+    messages.list_layers()
+    replacements.put(MessagePassing, name, index_select)
+    replacements.put_everywhere({old_scatter: scatter, old_segment: segment, old_spmm: spmm, old_norm: gcn_norm,
+                                 old_softmax: softmax})
+    layers_in_both_ways(replacements.put, _reassociating)
 
 
 # DGL
 
 
-def _patch_dgl() -> None:
+def _patch_dgl(replacements: Replacements) -> None:
     import dgl.ops
     from dgl.ops import spmm
 
@@ -335,7 +345,7 @@ def _patch_dgl() -> None:
         except products.Refused:
             return original(g, op, reduce_op, lhs_data, rhs_data)
 
-    _replace_everywhere({original: gspmm})
+    replacements.put_everywhere({original: gspmm})
 
 
 def _graph_product(g: Any, op: str, reduce: str, x: Any, weights: Any) -> Tensor:

@@ -23,12 +23,16 @@ def stage(dataset: str, *, binary: Optional[_binary.PathLike] = None, **options:
     """Brings a dataset from elsewhere to this machine, whole, and returns its folder.
 
     dataset is an address: ``s3://BUCKET/PATH``, ``gs://..``, ``https://..``, ``hf://datasets/OWNER/NAME@REV/PATH``.
-    options are those of ``khop stage``: the cache's folder and size. khop.Loader then opens the same address, with the
-    same folder, and finds everything there. ServerError gives the reason of a failure.
+    options are those of ``khop stage``: the cache's folder and size; None is the default. khop.Loader then opens the
+    same address, with the same folder, and finds all there. ServerError says what is wrong.
     """
     line = ["stage", os.fsdecode(dataset), "--json"]
     for name, value in options.items():
-        line += ["--" + name.replace("_", "-"), str(value)]
+        option = "--" + name.replace("_", "-")
+        if isinstance(value, bool):
+            line.append(option if value else option + "=false")
+        elif value is not None:
+            line += [option, os.fsdecode(value) if isinstance(value, os.PathLike) else str(value)]
     done = program.call(line, binary)
     done.check()
     return str(json.loads(done.stdout)["path"])

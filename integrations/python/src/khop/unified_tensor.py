@@ -9,10 +9,11 @@ import math
 import threading
 import weakref
 from multiprocessing.reduction import ForkingPickler
-from typing import Any, Callable, Iterable, Optional
+from typing import Any, Callable, Iterable, Iterator, Optional, Sequence
 
 import numpy as np
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import _library
 from .errors import OptionError
@@ -244,8 +245,8 @@ class UnifiedTensor(torch.Tensor):
 
     @property
     def plain(self) -> Any:
-        """The same memory as a torch.Tensor, from which torch gathers."""
-        return self._column.plain
+        """The same memory as a torch.Tensor that torch gathers from."""
+        return _reading([self._column.plain], self._column.plain) if self._column.read_only else self._column.plain
 
     def on(self, device: Any) -> Any:
         """Returns the same memory as a tensor on a CUDA device: torch's kernels read it over the bus. It is valid as
@@ -293,11 +294,14 @@ class UnifiedTensor(torch.Tensor):
             rows = how(*args, **kwargs)
             if rows is not None:
                 return rows
-        if (name in _WRITES or name.endswith("_") and not name.endswith("__")) and isinstance(args[0], UnifiedTensor) \
-                and args[0]._column.read_only and name not in ("requires_grad_", "share_memory_"):
-            raise OptionError(f"{name}: the rows are mapped for reading alone: change a copy, u.clone()")
-        with _torch._C.DisableTorchFunction():
-            return func(*_placed(func, args), **kwargs)
+        return _run(func, args, kwargs)
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None,
+    ) -> Any:
+        """What comes past __torch_function__, such as a scripted function."""
+        return _run(func, args, kwargs or {})
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         column = self._column
@@ -305,18 +309,131 @@ class UnifiedTensor(torch.Tensor):
         return _again, (*made, self._where, self._hot_rows, self._threads)
 
 
-def _placed(func: Any, args: Any) -> Any:
-    """The operands of another operation than a gather: unified ones as tensors of where it runs."""
-    tensors = [a for a in args if isinstance(a, torch.Tensor)]
+class ReadOnlyView(torch.Tensor):
+    """A tensor over memory that is mapped for reading alone: what would write to it is an OptionError."""
+
+    _plain: Any  # the same as a torch.Tensor, with its gradient
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return _run(func, args, kwargs or {})
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None,
+    ) -> Any:
+        return _run(func, args, kwargs or {})
+
+
+class _Guard(TorchDispatchMode):
+    """Refuses operations that write to memory of these tensors."""
+
+    def __init__(self, tensors: Sequence[Any]) -> None:
+        super().__init__()
+        self._spans = [(t.data_ptr(), t.data_ptr() + t.numel() * t.element_size()) for t in tensors]
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        given = {a.name: args[i] if i < len(args) else kwargs.get(a.name) for i, a in enumerate(func._schema.arguments)}
+        written = [given[a.name] for a in func._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+        if given.get("training") is True:  # of which the schema does not say that it writes
+            written += [given.get("running_mean"), given.get("running_var")]
+        if any(map(self.has, _tensors(written))):
+            name = func._schema.name.partition("::")[2]
+            raise OptionError(f"{name}: the rows are mapped for reading alone: change a copy, u.clone()")
+        return func(*args, **kwargs)
+
+    def has(self, t: Any) -> bool:
+        """Whether a tensor is over the memory."""
+        if t.layout != torch.strided or t.numel() == 0:
+            return False
+        return any(begin <= t.data_ptr() < end for begin, end in self._spans)
+
+
+def _tensors(value: Any) -> Iterator[Any]:
+    """All tensors in an argument."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple, dict)):
+        for v in value.values() if isinstance(value, dict) else value:
+            yield from _tensors(v)
+
+
+def _replaced(value: Any, new: Callable[[Any], Any]) -> Any:
+    """An argument with other tensors in it."""
+    if isinstance(value, torch.Tensor):
+        return new(value)
+    if isinstance(value, dict):
+        return {k: _replaced(v, new) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        made = [_replaced(v, new) for v in value]
+        if all(a is b for a, b in zip(made, value)):
+            return value
+        return type(value)(*made) if hasattr(value, "_fields") else type(value)(made)
+    return value
+
+
+_TELLS = {getattr(torch.Tensor, name).__get__ for name in (
+    "shape", "dtype", "device", "layout", "ndim", "requires_grad", "is_cuda", "is_leaf", "is_sparse")} | {
+    getattr(torch.Tensor, name) for name in (
+        "dim", "size", "numel", "stride", "is_contiguous", "element_size", "data_ptr", "is_floating_point", "__len__")}
+"""What tells of a tensor, and neither writes nor returns one."""
+
+
+def _run(func: Any, args: Any, kwargs: Any) -> Any:
+    """Another operation than a gather, where the rule of placement says. It writes to no memory that is mapped for
+    reading alone, and neither does an operation of a view that it returns."""
+    if func in _TELLS and args:
+        first = args[0]
+        plain = first._column.plain if isinstance(first, UnifiedTensor) else first._plain
+        return func(plain, *args[1:], **kwargs)
+    where = _where(func, list(_tensors((args, kwargs))))
+    kept: list[Any] = []
+
+    def placed(t: Any) -> Any:
+        if isinstance(t, ReadOnlyView):
+            plain = t._plain
+        elif isinstance(t, UnifiedTensor):
+            plain = t._column.plain if where is None else t.on(f"cuda:{where}")
+        else:
+            return t
+        if isinstance(t, ReadOnlyView) or t._column.read_only:
+            kept.append(plain)
+        return plain
+    with _torch._C.DisableTorchFunction():
+        args, kwargs = _replaced(args, placed), _replaced(kwargs, placed)
+        if not kept:
+            return func(*args, **kwargs)
+        with _Guard(kept):
+            result = func(*args, **kwargs)
+        return _reading(kept, result)
+
+
+def _reading(kept: Sequence[Any], result: Any) -> Any:
+    """A result whose parts over memory of tensors are for reading alone, too."""
+    guard = _Guard(kept)
+    if isinstance(result, np.ndarray):
+        if any(begin <= result.ctypes.data < end for begin, end in guard._spans):
+            result.flags.writeable = False
+        return result
+
+    def reading(t: Any) -> Any:
+        if type(t) is not torch.Tensor or not guard.has(t):
+            return t
+        view: Any = torch.Tensor._make_subclass(ReadOnlyView, t)
+        view._plain = t
+        return view
+    return _replaced(result, reading)
+
+
+def _where(func: Any, tensors: Sequence[Any]) -> Optional[int]:
+    """Where an operation runs: on a device, or None for the CPU."""
     own = [t for t in tensors if isinstance(t, UnifiedTensor)]
-    where = None
-    if own and len(tensors) > len(own):
-        where = placement((t for t in tensors if not isinstance(t, UnifiedTensor)), own[0]._where)
-    elif own and func in _computes:
-        where = own[0]._where
-    if where is None:
-        return tuple(a.plain if isinstance(a, UnifiedTensor) else a for a in args)
-    return tuple(a.on(f"cuda:{where}") if isinstance(a, UnifiedTensor) else a for a in args)
+    if not own:
+        return None
+    if len(tensors) > len(own):
+        return placement((t for t in tensors if not isinstance(t, UnifiedTensor)), own[0]._where)
+    return own[0]._where if func in _computes else None
 
 
 def _ids(ids: Any) -> bool:
@@ -366,9 +483,6 @@ _computes = {getattr(of, name) for of in (torch, torch.Tensor) for name in (
     "__matmul__") if hasattr(of, name)}
 """What computes on a device where its operands are unified tensors and numbers. Everything else that has no other
 operand reads or tells what is on the CPU."""
-
-
-_WRITES = ("__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__")
 
 
 def _mapped(path: str, dtype: str, mode: str, offset: int, shape: Any) -> Column:

@@ -61,21 +61,18 @@ class _Filtered(Served):
         ends = None if given else _ends_apart(out, self.data)
         if not of_dataset and not taken and ends is None:
             return self.filter_fn(out)
-        whole, transform = self.data, self.transform
-        self.transform = None
-        try:
-            if taken:
-                self.data = without(whole, taken)
-            data = self.filter_fn(out)
-        finally:
-            self.data, self.transform = whole, transform
+        view: Any = object.__new__(type(self))  # threads may use one loader: it stays as it is
+        view.__dict__.update(self.__dict__, transform=None)
+        if taken:
+            view.data = without(self.data, taken)
+        data = view.filter_fn(out)
         if ends is not None:
             data.edge_index = ends
         if of_dataset:
             self._structure.add_columns(batch, data, repeats)
         for of, name, values in taken:
             (data if of is None else data[of])[name] = self._rows.take(values, nodes[of])
-        return data if transform is None else transform(data)
+        return data if self.transform is None else self.transform(data)
 
 
 def _ends_apart(out: Any, data: Any) -> Any:

@@ -1,0 +1,162 @@
+"""What a newcomer writes first, and what khop answers: modules on access, options beside arguments, values of wrong
+kinds, names of splits, a second iterator."""
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import khop
+
+
+@pytest.mark.parametrize("name", ["cluster", "embedding", "profiling", "relational", "torch", "sparse", "dgl", "pyg"])
+def test_modules_come_with_the_first_use(name):
+    pytest.importorskip("torch")
+    if name == "pyg":
+        pytest.importorskip("torch_geometric")
+    code = (f"import sys, khop\nassert not {{'torch', 'torch_geometric'}} & set(sys.modules)\n"
+            f"print(khop.{name}.__name__)\ntry:\n    khop.nosuch\nexcept AttributeError as e:\n    print(e)")
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert said.stdout == f"khop.{name}\nmodule 'khop' has no attribute 'nosuch'\n", said.stderr
+
+
+@pytest.mark.parametrize("name, value", [
+    ("shuffle", "yes"), ("drop_last", "no"), ("shuffle", 2), ("batch_size", "64"), ("seed", "7"), ("alpha", "0.5")])
+def test_texts_are_no_numbers_and_no_truth_values(dataset, name, value):
+    with pytest.raises(khop.OptionError, match=f"{name}={value!r}: must be"):
+        khop.Loader(dataset("sbm"), [3], **{name: value})
+    if name not in ("shuffle", "drop_last"):
+        with pytest.raises(khop.OptionError, match=f"{name}={value!r}: must be"):
+            khop.Sampler(dataset("sbm"), [3], **{name: value})
+
+
+def test_truth_values_and_numbers_of_numpy_are_taken(dataset):
+    with khop.Loader(dataset("sbm"), [3], seeds="train", shuffle=np.bool_(True), drop_last=0,
+                     batch_size=np.int32(64), framework="numpy") as loader:
+        assert next(iter(loader)).batch_size == 64
+
+
+def test_a_second_loop_begins_a_new_epoch(dataset):
+    with khop.Loader(dataset("sbm"), [3], seeds="train", batch_size=100, framework="numpy") as loader:
+        first = iter(loader)  # which a notebook keeps, as after an error in the loop
+        next(first)
+        second = [b.epoch for b in loader]
+        assert second == [1] * len(loader)
+        with pytest.raises(khop.BusyError, match="of epoch 0, ended when another one of its loader began"):
+            next(first)
+        with pytest.raises(khop.BusyError, match="make a second loader"):
+            for _ in zip(loader, loader):  # two at once
+                pass
+
+
+# --- loaders with peers' names ---
+
+@pytest.fixture
+def pyg():
+    pytest.importorskip("torch_geometric")
+    return khop.pyg
+
+
+@pytest.fixture
+def loaders(pyg, dataset):
+    """Loaders of each kind, by functions of further arguments; of the order of their seeds."""
+    import torch
+    from torch_geometric.data import Data
+
+    data = Data(x=torch.rand(50, 2), edge_index=torch.randint(0, 50, (2, 400)), num_nodes=50)
+    path = dataset("sbm")
+    return {
+        "NeighborLoader": lambda **how: pyg.NeighborLoader(data, [3], **how),
+        "NeighborLoader of a dataset": lambda **how: pyg.NeighborLoader(path, [3], "train", **how),
+        "LinkNeighborLoader": lambda **how: pyg.LinkNeighborLoader(data, [3], **how),
+        "HGTLoader": lambda **how: pyg.HGTLoader(dataset("typed"), [8], ("paper", torch.arange(90)), **how),
+        "ShaDowKHopSampler": lambda **how: pyg.ShaDowKHopSampler(data, 1, 3, **how),
+        "ClusterLoader": lambda **how: pyg.ClusterLoader(pyg.ClusterData(path, 8, log=False), **how),
+        "DataLoader of DGL": lambda **how: khop.dgl.DataLoader(path, "train", khop.dgl.NeighborSampler([3]), **how),
+    }
+
+
+KINDS = ["NeighborLoader", "NeighborLoader of a dataset", "LinkNeighborLoader", "HGTLoader", "ShaDowKHopSampler",
+         "ClusterLoader", "DataLoader of DGL"]
+
+
+def numbers(loader):
+    """Nodes of an epoch's batches."""
+    nodes = []
+    for batch in loader:
+        of = batch[0] if isinstance(batch, (tuple, list)) else batch
+        if hasattr(of, "n_id") and not hasattr(of, "node_types"):
+            of = of.n_id
+        elif hasattr(of, "node_types"):
+            of = of["paper"].n_id
+        elif not hasattr(of, "tolist"):
+            of = of.edge_index.flatten()
+        nodes.append(of.tolist())
+    loader.close()
+    return nodes
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_option_counts_where_the_argument_has_its_default(loaders, kind):
+    load = loaders[kind]
+    size = {} if kind == "ClusterLoader" else {"batch_size": 16}
+    by_argument = numbers(load(shuffle=True, seed=7, **size))
+    assert numbers(load(shuffle=True, **size, options={"seed": 7})) == by_argument
+    assert numbers(load(options={"seed": 7, "shuffle": True, **size})) == by_argument
+    assert numbers(load(shuffle=True, seed=7, **size, options={"seed": 7})) == by_argument
+    with pytest.raises(TypeError, match=r"seed=8 and options=\{'seed': 7\} differ"):
+        load(seed=8, options={"seed": 7})
+    with pytest.raises(TypeError, match="has no option 'shuffel': did you mean 'shuffle'"):
+        load(options={"shuffel": True})
+    for name in ("seeds", "fanouts"):
+        with pytest.raises(TypeError, match="arguments of the loader"):
+            load(options={name: [1]})
+
+
+def test_arguments_with_other_names_are_named(pyg):
+    import torch
+    from torch_geometric.data import Data
+
+    data = Data(edge_index=torch.randint(0, 9, (2, 40)), edge_time=torch.arange(40), num_nodes=9)
+    with pytest.raises(TypeError, match="time_attr, which means sampler='temporal', and options={'sampler': 'neighbor'}"):
+        pyg.NeighborLoader(data, [2], input_nodes=torch.arange(9), input_time=torch.arange(9), time_attr="edge_time",
+                           options={"sampler": "neighbor"})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_loader_refuses_values_of_wrong_kinds(loaders, kind):
+    for name, value in {"shuffle": "yes", "drop_last": "no", "batch_size": "64"}.items():
+        for how in ({name: value}, {"options": {name: value}}):
+            with pytest.raises((TypeError, ValueError), match=f"{name}={value!r}: must be"):
+                loaders[kind](**how)
+
+
+def test_edge_index_of_pairs_is_refused_with_its_shape(pyg, tmp_path):
+    import torch
+    from torch_geometric.data import Data, HeteroData
+
+    pairs, typed = torch.randint(0, 50, (400, 2)), HeteroData()
+    data = Data(x=torch.rand(50, 2), edge_index=pairs, num_nodes=50)
+    typed["a"].x, typed["a", "to", "a"].edge_index = torch.rand(50, 2), pairs
+    said = r"edge_index: shape \(400, 2\): must be \[2, edges\].*edge_index.t\(\)"
+    for make in (lambda: pyg.NeighborLoader(data, [3]), lambda: pyg.ClusterData(data, 2, log=False),
+                 lambda: pyg.GraphSAINTNodeSampler(data, 6), lambda: khop.write(tmp_path / "g", data)):
+        with pytest.raises(ValueError, match=said):
+            make()
+    for make in (lambda: pyg.NeighborLoader(typed, [3], "a"), lambda: khop.write(tmp_path / "g", typed)):
+        with pytest.raises(ValueError, match=r"edge_index of \('a', 'to', 'a'\): shape \(400, 2\)"):
+            make()
+
+
+def test_a_typo_of_a_split_is_answered_with_the_splits(pyg, dataset):
+    path = dataset("sbm")
+    for make in (lambda: pyg.NeighborLoader(path, [3], "trian"), lambda: pyg.ShaDowKHopSampler(path, 2, 3, "trian"),
+                 lambda: pyg.HGTLoader(dataset("typed"), [3], ("paper", "trian"))):
+        with pytest.raises(ValueError, match="no split 'trian'; there are: train, val, test"):
+            make()
+    for make in (lambda: khop.Loader(path, [3], seeds="trian"),
+                 lambda: len(khop.dgl.DataLoader(path, "trian", khop.dgl.NeighborSampler([3])))):
+        with pytest.raises(khop.OptionError, match='no such split: "trian".*there are: train .*val .*test'):
+            make()
+    with pytest.raises(ValueError, match="no edge type 'trian'; there are: node:to:node"):
+        pyg.LinkNeighborLoader(path, [3], "trian")

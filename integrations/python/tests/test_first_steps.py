@@ -160,3 +160,33 @@ def test_a_typo_of_a_split_is_answered_with_the_splits(pyg, dataset):
             make()
     with pytest.raises(ValueError, match="no edge type 'trian'; there are: node:to:node"):
         pyg.LinkNeighborLoader(path, [3], "trian")
+
+
+def test_dates_are_times_in_the_datasets_unit(program, tmp_path):
+    import datetime
+
+    edges, path = tmp_path / "e.csv", str(tmp_path / "g.khop")
+    edges.write_text("src,dst,time\n0,1,1706572800\n1,2,1706659200\n2,3,1706702400\n3,0,1706745600\n")
+    subprocess.run([program, "convert", edges, path, "--times-in", "s", "--time-unit", "ms"], check=True)
+    noon = datetime.datetime(2024, 1, 31, 12)
+    for process in ("server", "auto"):
+        def edges_of(as_of, process=process):
+            with khop.Loader(path, [3], sampler="temporal", as_of=as_of, seeds="all", batch_size=4, framework="numpy",
+                             process=process) as loader:
+                return next(iter(loader)).edge_index.shape[1]
+        assert edges_of("2024-01-31") == edges_of(datetime.date(2024, 1, 31)) == edges_of(1706659200000) == 2
+        for at in (noon, noon.replace(tzinfo=datetime.timezone.utc), np.datetime64(noon), np.datetime64(noon, "ns"),
+                   "2024-01-31T12:00:00Z"):
+            assert edges_of(at) == 3
+        with pytest.raises(khop.OptionError, match='as_of is "soon": must be a whole number, or a date'):
+            edges_of("soon")
+    with khop.Sampler(path, [3], sampler="temporal", as_of="2024-01-31") as sampler:
+        assert sampler.sample(np.arange(4)).edge_index.shape[1] == 2
+
+
+def test_a_target_that_exists_names_the_argument(dataset, tmp_path):
+    path, edges = tmp_path / "g", {"edge_index": np.array([[0, 1], [1, 0]])}
+    khop.write(path, edges)
+    with pytest.raises(khop.WriteError, match=r"target exists.*replace it \(force=True\)"):
+        khop.write(path, edges)
+    khop.write(path, edges, force=True)

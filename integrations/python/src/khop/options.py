@@ -228,6 +228,8 @@ def _plain(value: Any) -> Any:
         return int(value)
     if isinstance(value, numbers.Real):
         return float(value)
+    if isinstance(value, np.datetime64):
+        return str(value)
     if value is None or isinstance(value, str):
         return value
     if hasattr(value, "tolist"):

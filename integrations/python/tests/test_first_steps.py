@@ -190,3 +190,75 @@ def test_a_target_that_exists_names_the_argument(dataset, tmp_path):
     with pytest.raises(khop.WriteError, match=r"target exists.*replace it \(force=True\)"):
         khop.write(path, edges)
     khop.write(path, edges, force=True)
+
+
+@pytest.mark.parametrize("negatives", [None, 2])
+def test_a_sampler_of_edges_of_dgl_samples_by_itself(program, negatives):
+    torch = pytest.importorskip("torch")
+    from graph_of_dgl import random_graph
+    from khop import dgl
+
+    g, ids = random_graph(), torch.arange(0, 60, 3)
+    sampler = dgl.as_edge_prediction_sampler(
+        dgl.NeighborSampler([3, 4]), exclude="self",
+        negative_sampler=None if negatives is None else dgl.negative_sampler.Uniform(negatives))
+    input_nodes, pairs, *against, blocks = sampler.sample(g, ids)
+    nodes, (source, target) = pairs.ndata[dgl.NID], pairs.edges()
+    assert torch.equal(pairs.edata[dgl.EID], ids) and len(blocks) == 2
+    assert torch.equal(nodes[source], g.edges()[0][ids]) and torch.equal(nodes[target], g.edges()[1][ids])
+    assert torch.equal(blocks[0].srcdata[dgl.NID], input_nodes)
+    assert [n.num_edges() for n in against] == ([] if negatives is None else [2 * len(ids)])
+
+
+@pytest.fixture
+def relbench(monkeypatch):
+    """RelBench's module of loaders, or what khop takes of it."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch_geometric")
+    try:
+        import relbench.modeling.loader  # noqa: F401
+    except ImportError:
+        class Rows:
+            def __init__(self, sources, liked, number, times):
+                self.parts = sources, liked, number, times
+
+        names = ("relbench", "relbench.modeling", "relbench.modeling.loader")
+        modules = {name: type(sys)(name) for name in names}
+        modules["relbench.modeling"].loader = modules["relbench.modeling.loader"]
+        modules["relbench.modeling.loader"].CustomLinkDataset = type("CustomLinkDataset", (Rows,), {
+            "__len__": lambda self: len(self.parts[0])})
+        modules["relbench.modeling.loader"].TimestampSampler = object
+        modules["relbench.modeling.loader"].LinkNeighborLoader = torch.utils.data.DataLoader
+        for name, module in modules.items():
+            monkeypatch.setitem(sys.modules, name, module)
+        monkeypatch.delitem(sys.modules, "khop.pyg.relbench", raising=False)
+    import khop.pyg.relbench as loaders
+
+    yield loaders
+    sys.modules.pop("khop.pyg.relbench", None)
+
+
+def test_relbenchs_links_bring_times_that_nodes_lack(program, relbench):
+    import torch
+    from torch_geometric.data import HeteroData
+
+    rng, data = np.random.default_rng(7), HeteroData()
+    data["buy"].time = torch.from_numpy(rng.integers(0, 100, 400))
+    data["buy"].num_nodes = 400
+    for end, count in (("user", 20), ("product", 30)):  # which have no times
+        data[end].num_nodes = count
+        data["buy", "f2p_" + end, end].edge_index = torch.from_numpy(
+            np.stack([np.arange(400), rng.integers(0, count, 400)]))
+        data[end, "rev_f2p_" + end, "buy"].edge_index = data["buy", "f2p_" + end, end].edge_index.flip(0)
+    liked = torch.zeros(20, 30).index_put((torch.arange(20), torch.arange(20) + 5), torch.tensor(1.)).to_sparse_csr()
+    loader = relbench.LinkNeighborLoader(
+        data, [8, 8], ("user", torch.arange(20)), ("product", liked), 30, src_time=torch.arange(20) + 40,
+        time_attr="time", batch_size=5)
+    steps = list(loader)
+    loader.close()
+    assert len(steps) == 4
+    for step in steps:
+        for out, of in zip(step, ("user", "product", "product")):
+            assert len(out[of].seed_time) == 5
+            trees = out["buy"].batch
+            assert len(trees) and not (out["buy"].time > out[of].seed_time[trees]).any()

@@ -21,10 +21,10 @@ type dated struct {
 }
 
 // layouts of dates; without a zone they are in UTC. Python's datetime has a space for the T.
-var layouts = []string{"2006-01-02", "2006-01-02T15:04:05", time.RFC3339, "2006-01-02 15:04:05", "2006-01-02 15:04:05Z07:00",
-	"2006-01-02T15:04", "2006-01-02 15:04"}
+var layouts = []string{"2006-01-02", "2006-01-02T15:04:05", time.RFC3339, "2006-01-02 15:04:05",
+	"2006-01-02 15:04:05Z07:00", "2006-01-02T15:04", "2006-01-02 15:04"}
 
-// dateOf reads a date; ok is false for what is none.
+// dateOf reads a date; ok is false for any other text.
 func dateOf(text string) (at time.Time, ok bool) {
 	for _, layout := range layouts {
 		if at, err := time.Parse(layout, text); err == nil {
@@ -36,7 +36,7 @@ func dateOf(text string) (at time.Time, ok bool) {
 
 // withoutDate returns options with a number where the time of seeds is a date, which it keeps for dateSeeds.
 func (f *optionFlags) withoutDate(said option.Said) (option.Said, error) {
-	const name = "as-of"
+	name := option.NameOf(sampling.Temporal{}, "AsOf").Option
 	text := said.Text(name)
 	at, ok := dateOf(text)
 	if !ok {
@@ -66,7 +66,8 @@ func (f *optionFlags) dateSeeds(s *graph.Schema) error {
 		return &usage{option.Errorf(nil, sampling.Temporal{}, "AsOf", " is "+strconv.Quote(f.asOf.text)+", "+format,
 			args...)}
 	}
-	units := unitsOf(s, []string{graph.Time.String(), f.asOf.said.Text("time"), f.asOf.said.Text("node-time")})
+	name := func(field string) string { return f.asOf.said.Text(option.NameOf(sampling.Temporal{}, field).Option) }
+	units := unitsOf(s, []string{graph.Time.String(), name("Edge"), name("Node")})
 	if len(units) != 1 {
 		return wrong("and the dataset does not say one unit in which its times count (%s): give the number",
 			strings.Join(units, ", "))
@@ -81,7 +82,7 @@ func (f *optionFlags) dateSeeds(s *graph.Schema) error {
 			if number/unit.per != seconds {
 				return wrong("a time that int64 does not hold in %s", unit.name)
 			}
-			f.asOf.said["as-of"] = strconv.FormatInt(number, 10)
+			f.asOf.said[option.NameOf(sampling.Temporal{}, "AsOf").Option] = strconv.FormatInt(number, 10)
 		}
 	}
 	return f.makeSampler(f.asOf.said)

@@ -152,7 +152,8 @@ func same(name string) string {
 
 // isID reports whether a column is called as one of ids: user_id, userId, userID.
 func isID(name string) bool {
-	return strings.HasSuffix(strings.ToLower(name), "_id") || strings.HasSuffix(name, "Id") || strings.HasSuffix(name, "ID")
+	return strings.HasSuffix(strings.ToLower(name), "_id") || strings.HasSuffix(name, "Id") ||
+		strings.HasSuffix(name, "ID")
 }
 
 // names reports whether a column is called as the ids of the table's rows are elsewhere.

@@ -77,7 +77,8 @@ class ClusterLoader(Served, pyg.ClusterLoader):  # type: ignore[misc]
     """torch_geometric.loader.ClusterLoader.
 
     For a graph in memory PyG's own code cuts the batches out of the arrays, which ClusterData has put in order. For a
-    dataset khop makes them: nodes part after part, in the order of the batch.
+    dataset khop makes them: nodes part after part, in the order of the batch. seed and options, as in NeighborLoader,
+    are for a dataset.
     """
 
     def __init__(

@@ -22,7 +22,8 @@ func TestColumnsNameThoseOfATableOfEdges(t *testing.T) {
 		"src:user,dst:item,-,time": "user edge item time",
 	} {
 		dst := filepath.Join(t.TempDir(), "data")
-		expect.Must(Run(context.Background(), src, dst, Options{From: "tables", Columns: strings.Split(columns, ",")}))(t)
+		opt := Options{From: "tables", Columns: strings.Split(columns, ",")}
+		expect.Must(Run(context.Background(), src, dst, opt))(t)
 		ds := expect.Must(formats.Open(dst))(t)
 		s := ds.Graph().Schema()
 		said := []string{s.Nodes[s.Edges[0].Src].Name, s.Edges[0].Relation, s.Nodes[s.Edges[0].Dst].Name}

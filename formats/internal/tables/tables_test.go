@@ -106,11 +106,12 @@ func TestADraftOfTextsKnowsKeysTimesAndParts(t *testing.T) {
 			os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	tree := expect.Must(source.OpenTree(dir, nil))(t)
-	text := expect.Must(Draft(context.Background(), tree, &source.Request{Budget: &source.Budget{Memory: &pinned.Ledger{},
-		Dir: t.TempDir()}}))(t)
+	request := &source.Request{Budget: &source.Budget{Memory: &pinned.Ledger{}, Dir: t.TempDir()}}
+	text := expect.Must(Draft(context.Background(), tree, request))(t)
 	for _, says := range []string{`"users": {file: "users.csv", id: "userId", time: "createdAt"}`,
 		`"categories": {file: "categories.tsv", id: "id"}`,
-		`"orders": {file: "orders-*.csv", id: "orderId", time: "at", keys: {"userId": "users", "categoryID": "categories"}}`,
+		`"orders": {file: "orders-*.csv", id: "orderId", time: "at", ` +
+			`keys: {"userId": "users", "categoryID": "categories"}}`,
 		`"visits": {file: "visits/part-*.csv", keys: {"user_id": "users"}}`, `"x1": {file: "x1.csv"}`,
 		`"x2": {file: "x2.csv"}`} {
 		expect.That(t, strings.Contains(text, says), "no %s in\n%s", says, text)

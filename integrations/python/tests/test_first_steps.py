@@ -118,7 +118,8 @@ def test_arguments_with_other_names_are_named(pyg):
     from torch_geometric.data import Data
 
     data = Data(edge_index=torch.randint(0, 9, (2, 40)), edge_time=torch.arange(40), num_nodes=9)
-    with pytest.raises(TypeError, match="time_attr, which means sampler='temporal', and options={'sampler': 'neighbor'}"):
+    said = "time_attr, which means sampler='temporal', and options={'sampler': 'neighbor'} differ"
+    with pytest.raises(TypeError, match=said):
         pyg.NeighborLoader(data, [2], input_nodes=torch.arange(9), input_time=torch.arange(9), time_attr="edge_time",
                            options={"sampler": "neighbor"})
 

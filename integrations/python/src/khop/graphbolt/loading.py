@@ -42,8 +42,8 @@ class DataLoader:
     reason.
 
     options are further ones of khop.Loader: one decides where the argument of a stage that means the same keeps its
-    default; where both are given and differ, the loader is refused. One iteration runs at a time. close() ends the server, as does the end of
-    the loader object.
+    default; where both are given and differ, the loader is refused. One iteration runs at a time. close() ends the
+    server, as does the end of the loader object.
     """
 
     def __init__(

@@ -99,8 +99,8 @@ class NeighborLoader(_Filtered, of_pyg.NeighborLoader):  # type: ignore[misc]
     torch's random numbers do when the loader is made. num_workers and other options of worker processes are accepted
     and have no effect: khop makes batches ahead. sampler, one of torch's such as PyG's ImbalancedSampler, draws the
     seeds of each epoch before it begins. options are further ones of khop.Loader, such as max_memory: one decides where
-    the argument that means the same keeps its default; where both are given and differ, the loader is refused. TypeError
-    or ValueError for what khop does not have.
+    the argument that means the same keeps its default; where both are given and differ, the loader is refused.
+    TypeError or ValueError for what khop does not have.
 
     Iterations that run at the same time have a server each. state_dict, load_state_dict and set_epoch are as in
     torchdata. close() ends the servers, as does the end of the loader object.

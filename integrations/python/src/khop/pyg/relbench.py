@@ -46,8 +46,9 @@ class LinkNeighborLoader(of_relbench.LinkNeighborLoader):  # type: ignore[misc]
         how = dict(disjoint=True, subgraph_type=subgraph_type, temporal_strategy=temporal_strategy,
                    time_attr=time_attr, batch_size=batch_size, seed=decided["seed"], options=options)
         own = tables is None and src_time is not None  # then steps have the times, which nodes need not have
+        some = torch.zeros(1, dtype=torch.int64)
         self._asked = {of: NeighborLoader(
-            data, num_neighbors, of, torch.zeros(1, dtype=torch.int64).expand(data[of].num_nodes) if own else None, **how)
+            data, num_neighbors, of, some.expand(data[of].num_nodes) if own else None, **how)
             for of in {self.src_node_type, self.dst_node_type}}
         if share_same_time:
             kwargs["batch_sampler"] = of_relbench.TimestampSampler(src_time, batch_size)

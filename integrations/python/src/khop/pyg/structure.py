@@ -130,8 +130,9 @@ class Structure:
         """Refuses a text that is no edge type of the dataset."""
         types = self._names[1]
         if name not in (*(of[1] for of in types), *map(":".join, types)):
-            raise ValueError(f"{argument}: there is no edge type {name!r}; there are: {', '.join(map(':'.join, types))};"
-                             " khop.Loader takes links of a split, seeds=NAME")
+            there_are = ", ".join(map(":".join, types))
+            raise ValueError(f"{argument}: there is no edge type {name!r}; there are: {there_are}; khop.Loader takes "
+                             "links of a split, seeds=NAME")
 
     # Types of what was in memory have numbers for names in the dataset: PyG's may be any text.
 

@@ -19,7 +19,8 @@ func TestTooLittleMemoryNamesWhatWasGivenAndWhatWouldDo(t *testing.T) {
 		_, said, code := khop(t, append(line, "--max-memory", "45MB")...)
 		_, enough, ok := strings.Cut(strings.TrimSpace(said), "allow at least ")
 		expect.Ensure(t, ok && code == exitFailed && strings.Contains(said,
-			"--max-memory is 45.0 MB (42.9 MiB), of which the program itself takes up to 33.6 MB (32.0 MiB)"), "%s", said)
+			"--max-memory is 45.0 MB (42.9 MiB), of which the program itself takes up to 33.6 MB (32.0 MiB)"),
+			"%s", said)
 		enough, _, _ = strings.Cut(enough, " (")
 		must(t, append(line, "--max-memory", strings.ReplaceAll(enough, " ", ""))...)
 	}

@@ -41,8 +41,8 @@ func (f *optionFlags) withoutDate(said option.Said) (option.Said, error) {
 	at, ok := dateOf(text)
 	if !ok {
 		if _, err := strconv.ParseInt(text, 10, 64); text != "" && text != "none" && err != nil {
-			return nil, option.Errorf(nil, sampling.Temporal{}, "AsOf", ` is %q: must be a whole number, or a date such as `+
-				"2024-01-31 or 2024-01-31T12:00:00Z", text)
+			return nil, option.Errorf(nil, sampling.Temporal{}, "AsOf", " is %q: must be a whole number, or a date "+
+				"such as 2024-01-31 or 2024-01-31T12:00:00Z", text)
 		}
 		return said, nil
 	}

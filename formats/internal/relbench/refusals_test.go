@@ -53,8 +53,6 @@ var faults = map[string]struct {
 		"there are: "},
 	"a foreign key to no table": {"manifest.yaml", "boss: users", "boss: people", "manifest.yaml", "", -1,
 		"a manifest is written as"},
-	"no foreign key": {"manifest.yaml", "", "tables:\n  users: {pkey: user}\n  items: {pkey: item}\n  orders: {}\n",
-		"manifest.yaml", "", -1, "name one under fkeys"},
 	"a table without a file": {"manifest.yaml", "  users:", "  people: {pkey: id}\n  users:", "manifest.yaml", "",
 		-1, "db/NAME.parquet"},
 	"a file that is not there": {"manifest.yaml", "users: {", "users: {file: db/people.csv, ", "manifest.yaml", "",

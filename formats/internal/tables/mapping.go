@@ -285,10 +285,6 @@ func (m *Mapping) settle() error {
 			}
 		}
 	}
-	if len(m.Edges) == 0 && slices.ContainsFunc(m.Nodes, func(n NodeTable) bool { return n.Kinds != nil }) {
-		return errors.New("no table has a foreign key, of which edges are made: name one under fkeys, as in " +
-			"{user: users}")
-	}
 	if len(m.Edges) == 0 {
 		return errors.New("the mapping has no edges, and no keys that make some")
 	}

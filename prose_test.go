@@ -219,3 +219,28 @@ func markdownLine() func(string) (string, bool) {
 		return spans.ReplaceAllStringFunc(line, func(s string) string { return strings.Repeat("`", len(s)) }), true
 	}
 }
+
+// TestPagesStayShort: a page that grows takes as much away elsewhere. Words are what is between spaces.
+func TestPagesStayShort(t *testing.T) {
+	words := func(pattern string) (n int) {
+		pages, _ := filepath.Glob(pattern)
+		for _, p := range pages {
+			n += len(strings.Fields(read(t, p)))
+		}
+		return n
+	}
+	for what, c := range map[string]struct{ have, most int }{
+		"words of README.md":    {words("README.md"), 900},
+		"words of docs":         {words("docs/*.md") + words("docs/start/*.md"), 45_000},
+		"words of docs/results": {words("docs/results/*.md"), 25_000},
+		"lines of CHANGELOG.md": {strings.Count(read(t, "CHANGELOG.md"), "\n"), 60},
+	} {
+		if c.have > c.most {
+			t.Errorf("%s: %d, at most %d", what, c.have, c.most)
+		}
+	}
+	before, _, _ := strings.Cut(read(t, "README.md"), "```python\n")
+	if line := strings.Count(before, "\n") + 1; line > 25 {
+		t.Errorf("Python begins at line %d of README.md", line)
+	}
+}

@@ -91,8 +91,8 @@ func corruptf(format string, args ...any) error {
 }
 
 // Note is a sentence that a person should read about a conversion, and what it is about. Change says how the dataset
-// differs from its source: "left out", "guessed", "renumbered", "doubled" or "altered". For nodes that two splits share
-// it is "shared", for other notes "said".
+// differs from its source: "left out", "guessed", "renumbered", "renamed", "doubled" or "altered". For nodes that two
+// splits share it is "shared", for other notes "said".
 type Note struct {
 	Change string `json:"change"`
 	Name   string `json:"name"`  // of the file, type or column that it is about; "": of the whole source

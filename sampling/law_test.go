@@ -13,8 +13,8 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 )
 
-// Laws are the exact probability of each set of things, by enumeration. docs/sampling.md, "Laws that are tested", says
-// what bias the tests of law_*_test.go and *_chance_test.go find. go test -v -run Law prints figures.
+// Laws are the exact probability of each set of things, by enumeration. docs/results/samplers.md, "Laws that are
+// tested", says what bias the tests of law_*_test.go and *_chance_test.go find. go test -v -run Law prints figures.
 
 // subsets is the law of k things of n, every set of them as likely.
 func subsets(n, k int) []float64 { return successive(slices.Repeat([]float64{1}, n), k) }

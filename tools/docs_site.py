@@ -46,8 +46,11 @@ addEventListener("load", () => setTimeout(() => { // who has no mouse moves wide
 
 
 def on_post_page(output, page, config):
-    """Names the theme's search for who does not see it, and has its worker come from the site; no heading is empty."""
+    """Names the theme's search and sections for who does not see them, and has its worker come from the site; no
+    heading is empty."""
     up = "../" * page.file.src_uri.count("/")
+    for number, section in enumerate(config.nav, 1):  # a section with a page of its own has a label without text
+        output = output.replace(f'aria-labelledby="__nav_{number}_label"', f'aria-label="{next(iter(section))}"')
     return (output.replace('role="dialog"', 'role="dialog" aria-label="Search"')
             .replace("<th></th>", "<td></td>")
             .replace("https://unpkg.com/iframe-worker/shim", f"{up}assets/worker.js"))
@@ -62,7 +65,7 @@ def on_files(files, config):
     files.append(File.generated(config, "tasks.md", content=tasks))
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     text = re.sub(r"\]\(docs/README\.md\)", "](tasks.md)", text)
-    files.append(File.generated(config, "index.md", content=re.sub(r"\]\(docs/", "](", text)))
+    files.append(File.generated(config, "index.md", content=re.sub(r'(\]\(|src=")docs/', r"\1", text)))
     files.append(File.generated(config, "assets/site.css", content=STYLE))
     files.append(File.generated(config, "assets/worker.js", content=WORKER))
     files.append(File.generated(config, "reference/python.md", content=python_names()))

@@ -18,7 +18,7 @@ SEARCHES = {  # words -> pages that answer
     "minisign": ["stability.html"],
     "NeighborLoader": ["start/pyg.html", "migrating.html", "results/cpu.html", "python.html"],
     "out of memory": ["troubleshooting.html", "loader.html", "memory.html", "machines.html"],
-    "resume": ["loader.html", "python.html", "machines.html", "index.html"],
+    "resume": ["tasks.html", "loader.html", "python.html", "machines.html", "index.html"],
     "S3": ["machines.html"],
 }
 SITE = pathlib.Path(__file__).resolve().parent.parent / "dist" / "site"
@@ -70,7 +70,8 @@ def main():
         found = [address.split("/site/")[-1] for address in found]
         fine = bool(found) and found[0] in wanted
         bad += not fine
-        print(f"search for {words!r}, from a file:", found[0] if fine else f"{found[:3]} in place of {wanted}", flush=True)
+        found = found[0] if fine else f"{found[:3]} in place of {wanted}"
+        print(f"search for {words!r}, from a file:", found, flush=True)
     sys.exit(bool(bad))
 
 

@@ -327,7 +327,7 @@ func (r *benchResult) print(env *environment) error {
 		if r.Device != "cpu" {
 			by = ", so the CPU samples"
 		}
-		t.say("topology", "%s on disk%s, %s of the pages asked for were read: %d requests, %s; %.2f ms a "+
+		t.say("topology", "%s on disk%s, %s of the pages requested were read: %d requests, %s; %.2f ms a "+
 			"worker and batch to wait", machine.Bytes(d.Bytes), by, percent(d.Read, d.Wanted), d.Requests,
 			machine.Bytes(d.PageCounts.Bytes), r.DiskMs)
 	}
@@ -352,7 +352,7 @@ func (r *benchResult) print(env *environment) error {
 
 // printDisk says what was read of columns on disk.
 func (r *benchResult) printDisk(t *table, d *tier.DiskStats) {
-	t.say("disk", "%s of %d rows missed; %.0f requests and %s a batch, of which %s are rows asked for",
+	t.say("disk", "%s of %d rows missed; %.0f requests and %s a batch, of which %s are useful",
 		percent(d.Misses, d.Rows), d.Rows, float64(d.Requests)/float64(max(d.Batches, 1)),
 		machine.Bytes(d.Bytes/max(d.Batches, 1)), percent(d.Useful, d.Bytes))
 	t.say("", "%.0f requests/s by %s; %.2f ms a worker and batch waited for it; %d batches known ahead",

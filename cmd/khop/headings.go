@@ -12,7 +12,8 @@ import (
 // that are not named stand first, below no heading; of commands that load batches see loadHeading.
 var headings = map[string]map[string]string{
 	"convert": {
-		"Source:":  "From Columns IDs Encoding SkipBad Features Labels Label Keep RelationsAsTypes UpTo Task",
+		"Source:": "From Columns IDs Header Null Encoding SkipBad Features Labels Feature Label Keep " +
+			"RelationsAsTypes UpTo Task",
 		"Edges:":   "Direction Merge Loops ByTime",
 		"Times:":   "TimeUnit TimesIn",
 		"Storage:": "FeatureDType RowStride Reorder",

@@ -138,7 +138,7 @@ func (r *planResult) print(env *environment) error {
 		fmt.Fprintf(env.stdout, "%.2g %% of the rows were simulated\n", 100*r.Share)
 	}
 	t := newTable(env.stdout)
-	t.section("Rows missed in an epoch, in % of those asked for")
+	t.section("Rows missed in an epoch, in % of those requested")
 	head := []any{"  cache"}
 	for _, p := range r.Caches[0].Policies {
 		head = append(head, p.Policy)
@@ -163,7 +163,7 @@ func (r *planResult) print(env *environment) error {
 // printEpochs says what an epoch reads under a policy of khop's.
 func (r *planResult) printEpochs(t *table, option string, policy disk.Policy) {
 	t.section("An epoch with --residence disk" + option)
-	t.row("  cache", "requests", "read", "of these asked for", "time of the disk", "")
+	t.row("  cache", "requests", "read", "useful", "time of the disk", "")
 	longest := 0.0
 	for i := range r.Caches {
 		longest = max(longest, r.Caches[i].Seconds())

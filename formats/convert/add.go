@@ -57,6 +57,8 @@ type AddOptions struct {
 	Strict       bool     `help:"Fail if splits would share nodes, or new rows would lose columns or keys."`
 	// TimesIn is the unit of added times that are plain numbers; "": nobody says it.
 	TimesIn string `same:"times-in" choices:"s,ms,us,ns" empty:"as-is" default:"as-is" help:"..."`
+	// Null is that of Options, of rows that come as CSV.
+	Null []string `same:"null" value:"CELL" help:"..."`
 	// MemoryLimit is that of Options.
 	MemoryLimit int64 `same:"max-memory" kind:"size" help:"...bounded-memory"`
 	// Elsewhere says where a dataset that has an address is kept meanwhile.

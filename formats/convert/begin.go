@@ -13,6 +13,7 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/transaction"
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -102,4 +103,29 @@ func (c *conversion) roomFor(bytes int64) error {
 		return err
 	}
 	return w.Abort()
+}
+
+// checkOptions refuses options that the kind of the source does not take.
+func (c *conversion) checkOptions(r *source.Reader) error {
+	for _, o := range []struct {
+		set           bool
+		field, allows string
+	}{
+		{len(c.opt.Columns) > 0, "Columns", "columns"},
+		{c.opt.IDs != "" && c.opt.IDs != "auto", "IDs", "ids"},
+		{c.opt.Header != "" && c.opt.Header != "auto", "Header", "header"},
+		{len(c.opt.Null) > 0, "Null", "null"},
+		{c.opt.SkipBad > 0, "SkipBad", "skips"},
+		{c.opt.RelationsAsTypes, "RelationsAsTypes", "relations"},
+		{c.opt.UpTo != "", "UpTo", "upto"},
+		{c.opt.Task != "", "Task", "task"},
+		{c.opt.Features != "", "Features", "tables"},
+		{c.opt.Labels != "", "Labels", "tables"},
+	} {
+		if o.set && !slices.Contains(r.Options, o.allows) {
+			return option.Errorf(ErrOptions, c.opt, o.field, " is for edge lists and the like, %s is: %s", c.src,
+				r.Title)
+		}
+	}
+	return nil
 }

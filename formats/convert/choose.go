@@ -12,20 +12,89 @@ import (
 	"github.com/khop-gnn/khop/internal/option"
 )
 
-// formerLabel is what labels are called in whose place another column is taken.
-const formerLabel = "source_label"
+// What labels and features are called in whose place another column is taken.
+const (
+	formerLabel   = "source_label"
+	formerFeature = "source_feature"
+)
 
-// choose makes the column of Options.Label the labels, and leaves out all columns but those of Options.Keep.
+// choose makes the columns of Options.Feature and Label features and labels, names those that may be, and leaves out
+// all columns but those of Options.Keep.
 func (c *conversion) choose(ctx context.Context) error {
+	if c.opt.Feature != "" {
+		if err := c.chooseFeature(); err != nil {
+			return err
+		}
+	}
 	if c.opt.Label != "" {
 		if err := c.chooseLabel(ctx); err != nil {
 			return err
 		}
 	}
+	c.tellCandidates()
 	if c.opt.Keep != nil {
 		return c.keep()
 	}
 	return nil
+}
+
+// chooseFeature makes a column of nodes their features. Features that were there keep another name.
+func (c *conversion) chooseFeature() error {
+	found, role := false, graph.Feature.String()
+	for i := range c.graph.Nodes {
+		n := &c.graph.Nodes[i]
+		at := slices.IndexFunc(n.Columns, func(col source.Column) bool { return col.Name == c.opt.Feature })
+		if found = found || at >= 0; at < 0 || c.opt.Feature == role {
+			continue
+		}
+		for k := range n.Columns {
+			if n.Columns[k].Name == role {
+				n.Columns[k].Name = formerFeature
+				c.graph.Note("%q: the features of the source are the column %q", n.Name, formerFeature)
+			}
+		}
+		col := &n.Columns[at]
+		if col.Name = role; len(col.Shape) == 0 {
+			col.Shape = []int64{1}
+		}
+	}
+	if !found {
+		return option.Errorf(ErrOptions, c.opt, "Feature", ": no nodes have a column %q of numbers; there are: %s",
+			c.opt.Feature, source.Few(c.names(false)))
+	}
+	return nil
+}
+
+// kindsByName are the kinds of sources whose arrays count by their names.
+var kindsByName = []string{"npz", "npy", "pyg", "dgl"}
+
+// tellCandidates names columns that may be features or labels of nodes that have none: the names of the arrays do not
+// say it.
+func (c *conversion) tellCandidates() {
+	if !slices.Contains(kindsByName, c.kind) {
+		return
+	}
+	for i := range c.graph.Nodes {
+		n := &c.graph.Nodes[i]
+		for _, role := range []graph.Role{graph.Feature, graph.Label} {
+			if slices.ContainsFunc(n.Columns, func(col source.Column) bool { return col.Role() == role }) {
+				continue
+			}
+			var may []string
+			for _, col := range n.Columns {
+				if wide := len(col.Shape) > 0; col.Role() == graph.NoRole && wide == (role == graph.Feature) &&
+					col.Unit == "" && !slices.Contains(c.opt.Keep, col.Name) {
+					may = append(may, fmt.Sprintf("%q", col.Name))
+				}
+			}
+			if may != nil {
+				field := map[graph.Role]string{graph.Feature: "Feature", graph.Label: "Label"}[role]
+				c.graph.Tell(source.Guessed, role.String(), int64(len(may)), "nodes %q have no column %q, and batches "+
+					"leave out %s: name one that is meant by %s, or those that are not by %s", n.Name, role,
+					source.Few(may), option.NameOf(c.opt, field), option.NameOf(c.opt, "Keep"))
+			}
+		}
+	}
 }
 
 // chooseLabel makes a column of nodes their labels. Labels that were there keep another name.

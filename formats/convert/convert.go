@@ -90,15 +90,20 @@ type Options struct {
 	// beside, or in place of, what the source has.
 	Features string `value:"FILE" help:".npy file with a row of features per node."`
 	Labels   string `value:"FILE" help:".npy file with a label per node."`
+	// Feature names the column of nodes that becomes "feature".
+	Feature string `name:"feature" empty:"none" value:"COLUMN" help:"Node column to use as features."`
 	// Label names the column of nodes that becomes "label"; numbers are classes, texts are numbered as they appear.
 	Label string `name:"label" empty:"none" value:"COLUMN" help:"..."`
 	// Keep names the columns that are kept, of nodes and edges alike; nil: all.
 	Keep []string `value:"COLUMN" help:"Columns to keep; all others are left out."`
 	// Strict refuses a source of which the dataset would not hold all as it is there, unless options ask for it.
-	Strict bool `help:"Fail if anything would be left out, guessed, renumbered, doubled, altered or shared."`
+	Strict bool `help:"Fail if anything would be left out, guessed, renumbered, renamed, doubled, altered or shared."`
 	// Columns name the fields of an edge list, see edgelist.Options.
 	Columns []string `value:"NAME" help:"Fields of an edge list, in order: src,dst,time:int64; - skips one."`
 	IDs     string   `choices:"auto,numbers,names" default:"auto" help:"Ids of an edge list:"`
+	Header  string   `choices:"auto,yes,no" default:"auto" help:"First line of an edge list is names:"`
+	// Null are cells of CSV tables and of columns of edge lists. An empty cell of a table is missing, too.
+	Null []string `name:"null" value:"CELL" help:"..."`
 	// Encoding is that of the source's texts.
 	Encoding string `choices:"latin-1,windows-1252,utf-16" empty:"utf-8" default:"utf-8" help:"..."`
 	// FeatureDType is what rows of floating-point numbers a node are stored as: float16, bfloat16, int8 or int4, or
@@ -294,9 +299,10 @@ func (c *conversion) read(ctx context.Context, t *source.Tree) (err error) {
 // request is what a reader is asked for. nodes is the number of rows that tables beside the source have.
 func (c *conversion) request(nodes int64) *source.Request {
 	return &source.Request{Budget: &c.budget, Progress: c.opt.Progress, Nodes: nodes,
-		Columns: c.opt.Columns, IDs: c.opt.IDs, RelationsAsTypes: c.opt.RelationsAsTypes, Skips: &c.skips,
-		UpTo: c.opt.UpTo, Task: c.opt.Task, TimesIn: c.opt.TimesIn, Label: c.opt.Label,
-		LateCount: lateEdges}
+		Columns: c.opt.Columns, IDs: c.opt.IDs, Header: c.opt.Header, Null: c.opt.Null,
+		RelationsAsTypes: c.opt.RelationsAsTypes, Skips: &c.skips, UpTo: c.opt.UpTo, Task: c.opt.Task,
+		TimesIn: c.opt.TimesIn,
+		Label:   c.opt.Label, LateCount: lateEdges}
 }
 
 // inputs are the files and folders that are read.
@@ -312,29 +318,6 @@ func (c *conversion) unchanged() error {
 		}
 	}
 	return c.tree.Unchanged()
-}
-
-// checkOptions refuses options that the kind of the source does not take.
-func (c *conversion) checkOptions(r *source.Reader) error {
-	for _, o := range []struct {
-		set           bool
-		field, allows string
-	}{
-		{len(c.opt.Columns) > 0, "Columns", "columns"},
-		{c.opt.IDs != "" && c.opt.IDs != "auto", "IDs", "ids"},
-		{c.opt.SkipBad > 0, "SkipBad", "skips"},
-		{c.opt.RelationsAsTypes, "RelationsAsTypes", "relations"},
-		{c.opt.UpTo != "", "UpTo", "upto"},
-		{c.opt.Task != "", "Task", "task"},
-		{c.opt.Features != "", "Features", "tables"},
-		{c.opt.Labels != "", "Labels", "tables"},
-	} {
-		if o.set && !slices.Contains(r.Options, o.allows) {
-			return option.Errorf(ErrOptions, c.opt, o.field, " is for edge lists and the like, %s is: %s", c.src,
-				r.Title)
-		}
-	}
-	return nil
 }
 
 // schema describes the dataset, whose counts of edges are not known yet.

@@ -159,10 +159,11 @@ func guess(t *source.Tree) string {
 	switch {
 	case err != nil:
 		return err.Error()
-	case len(head) > 1 && head[0] == 0x80 && head[1] <= 5:
-		return "a Python pickle, which is never executed"
 	case len(head) == 0:
 		return "an empty file"
+	}
+	if what := source.NotLines(head); what != "" {
+		return what
 	}
 	return "a file of nothing that is known" + path.Ext(t.Path)
 }

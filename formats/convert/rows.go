@@ -92,7 +92,7 @@ func (c *conversion) openRows(ctx context.Context, ds *formats.Dataset, o *AddOp
 		}
 	}
 	g, err := more.Read(ctx, &source.Request{Budget: &c.budget, Progress: o.Progress, IDs: "names",
-		TimesIn: o.TimesIn})
+		TimesIn: o.TimesIn, Null: o.Null})
 	if err != nil {
 		return nil, err
 	}

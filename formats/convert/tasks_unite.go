@@ -165,7 +165,7 @@ func (u *united) columns() error {
 			if f := r.Columns[at].Found; f != nil {
 				found.Rows, found.Missing = found.Rows+f.Rows, found.Missing+f.Missing
 				found.Rounded, found.Fractions = found.Rounded+f.Rounded, found.Fractions+f.Fractions
-				found.Unit = source.Finer(found.Unit, f.Unit)
+				found.Unit, found.Far = source.Finer(found.Unit, f.Unit), found.Far+f.Far
 			}
 		}
 		if there {

@@ -159,6 +159,11 @@ func (c *conversion) unitOfTimes(list []timed) (unit string, err error) {
 			c.graph.Tell(source.Guessed, t.Name, t.found.Fractions,
 				"%v: %d of %d numbers have fractions, and are taken for seconds, to the nearest microsecond; "+
 					"%s says what they are in", t, t.found.Fractions, t.found.Rows, option.NameOf(c.opt, "TimesIn"))
+			if n := t.found.Far; n > 0 {
+				c.graph.Tell(source.Guessed, t.Name, n, "%v: %s after the year 2200, if they are seconds; %s ms says "+
+					"that they are milliseconds", t, source.Counted(n, "time is", "times are"),
+					option.NameOf(c.opt, "TimesIn"))
+			}
 		}
 		switch {
 		case t.Unit != "":

@@ -143,6 +143,9 @@ func TestTimesWithFractionsAreSeconds(t *testing.T) {
 		expect.That(t, unit == c.unit && fmt.Sprint(times["edge"]) == fmt.Sprint(c.want) &&
 			strings.Contains(noteText(res), c.note), "%+v: %v in %q, notes %q", c.opt, times, unit, res.Notes)
 	}
+	res, _ := convert(t, write(t, "e.csv", "src,dst,time\n0,1,1704103200000\n1,2,3.5\n"), Options{})
+	expect.That(t, strings.Contains(noted(res, source.Guessed), `guessed 1 time: "time" of edges: 1 time is after the `+
+		`year 2200, if they are seconds; TimesIn ms`), "%s", noted(res, source.Guessed))
 	_, ds := convert(t, write(t, "e.csv", "src,dst,time\n0,1,4.0\n1,2,3\n"), Options{})
 	times, unit := edgeTimes(t, ds)
 	expect.That(t, unit == "" && fmt.Sprint(times["edge"]) == "[4 3]", "whole numbers: %v in %q", times, unit)

@@ -71,6 +71,7 @@ var long = map[string]string{
 	"times-in":         "Unit of times that are plain numbers:",
 	"bounded-memory":   "The most memory to take, such as 4GB; default: a quarter of what is free.",
 	"self-loops":       "Self-loops: keep, drop, or add where a node has none.",
+	"null":             "Cells of text that stand for missing values, such as NULL.",
 	"label":            "Node column to use as labels; texts become numbered classes.",
 	"encoding":         "Encoding of the source's text:",
 	"skip-bad":         "Leave out at most this many bad lines of an edge list, and report them.",

@@ -229,7 +229,7 @@ func caches(last map[string]json.RawMessage) []*Plot {
 	read(last, "rows", &rows)
 	seconds := &Plot{Title: "columns on disk: time", Bottom: "cache, % of the columns",
 		Right: "seconds of the disk an epoch"}
-	missed := &Plot{Title: "columns on disk: rows missed", Bottom: seconds.Bottom, Right: "% of the rows asked for"}
+	missed := &Plot{Title: "columns on disk: rows missed", Bottom: seconds.Bottom, Right: "% of the rows requested"}
 	for _, c := range list {
 		x := math.Log2(max(c.Bytes, 1))
 		tick := Tick{x, fmt.Sprintf("%.0f", 100*c.Bytes/max(bytes, 1))}

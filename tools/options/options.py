@@ -129,12 +129,6 @@ def of_loader(khop):
     return [o for o in options if o["samplers"]], [o for o in options if not o["samplers"]]
 
 
-def table(rows):
-    """A table of Markdown, with space around it."""
-    lines = ["| " + " | ".join(cells) + " |" for cells in rows]
-    return "\n".join(["", lines[0], "|---" * len(rows[0]) + "|", *lines[1:], ""])
-
-
 def code(text):
     return f"`{text}`"
 
@@ -179,7 +173,8 @@ def of_names(khop):
         for option, field in zip(s["options"], s["fields"]):
             if re.sub(r"(?<=[a-z])(?=[A-Z])", "-", field.rpartition(".")[2]).lower() != option:
                 fields.setdefault(option, {})[code(f"{s['struct']}.{field}")] = True
-    return table([["in Go", "in Python"], *([", ".join(of), code(o.replace("-", "_"))] for o, of in fields.items())])
+    rows = [["in Go", "in Python"], *([", ".join(of), code(o.replace("-", "_"))] for o, of in fields.items())]
+    return "\n" + bare(rows)
 
 
 def of_launchers(khop):
@@ -198,7 +193,7 @@ def of_environment(khop):
     for of in khop["launchers"]:
         here = "none but this" if of["alone"] else names(of, "local_rank", "local_size", "here")
         rows.append([of["name"], names(of, "rank"), names(of, "size"), here])
-    return table(rows)
+    return "\n" + bare(rows)
 
 
 def put(path, text, name, made):
@@ -220,7 +215,7 @@ def record(flag):
 
 
 def common(commands):
-    """The flags that commands share: those of three others than for loading, with the commands, and those of loading,
+    """The flags that commands share: those of two others than for loading, with the commands, and those of loading,
     with their headings."""
     shared, loading = {}, {}
     for c in commands:
@@ -229,7 +224,7 @@ def common(commands):
                 loading.setdefault(record(f), []).append(f["group"])
             else:
                 shared.setdefault(record(f), []).append(c["name"])
-    shared = {flag: names for flag, names in shared.items() if len(names) >= 3}
+    shared = {flag: names for flag, names in shared.items() if len(names) >= 2}
     return shared, {flag: groups[0] for flag, groups in loading.items() if len(groups) >= 3 and not (
         flag in shared and groups[0] == "Memory and disk:")}
 

@@ -2,7 +2,7 @@
 // It is a module of its own, so that khop depends on nothing for it. The same commit gives the same bytes, wherever and
 // whenever it is built, but for a signature of another key.
 //
-// docs/stability.md says why goreleaser does not drive it.
+// goreleaser does not drive it: most of the work would be its hooks.
 package main
 
 import (

@@ -41,10 +41,11 @@ type Describer struct {
 	// Used are the arrays that are a part of the graph already, or are left out for a reason that a note gives.
 	Used map[string]bool
 
-	of      int // what the set holds: of both, of nodes alone, of edges alone
-	headers map[string]array.Header
-	columns []string // of edges, by their order
-	ends    ends
+	declared bool // the source says what its arrays are called
+	of       int  // what the set holds: of both, of nodes alone, of edges alone
+	headers  map[string]array.Header
+	columns  []string // of edges, by their order
+	ends     ends
 }
 
 // Describe describes a set that has edges under one of the names; ok is false where it has none.

@@ -13,6 +13,8 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/array"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/names"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -109,9 +111,31 @@ func (d *Describer) other(ctx context.Context, name string, h *array.Header) (bo
 		return false, nil
 	}
 	if node != "" {
-		return d.nodeColumn(node, name, h)
+		return d.nodeColumn(d.free(node, name, d.hasNodes), name, h)
 	}
-	return d.edgeColumn(edge, name, h)
+	return d.edgeColumn(d.free(edge, name, d.hasEdges), name, h)
+}
+
+// free returns the name that an array's column gets: the array's own, where another column has the one of its role.
+func (d *Describer) free(column, name string, has func(string) bool) string {
+	switch own := names.Clean(name); {
+	case column != name && has(column) && own == name && !has(name):
+		d.Graph.Tell(source.Guessed, name, 1, "%q keeps its name, for another column is %q; if it is meant, choose it "+
+			"by %s or %s", name, column, option.Named("Feature"), option.Named("Label"))
+		return name
+	case column != name && d.declared:
+		d.Graph.Tell(source.Said, name, 1, "%q is stored as %q, as batches know it", name, column)
+	}
+	return column
+}
+
+// hasNodes and hasEdges report whether there is a column of nodes, or of edges.
+func (d *Describer) hasNodes(name string) bool {
+	return slices.ContainsFunc(d.Graph.Node().Columns, func(c source.Column) bool { return c.Name == name })
+}
+
+func (d *Describer) hasEdges(name string) bool {
+	return slices.ContainsFunc(d.Graph.Edges.Columns, func(c graph.Column) bool { return c.Name == name })
 }
 
 // ownName is the name of a column that has no known name: the array's, without a prefix, or that of a
@@ -128,10 +152,8 @@ func ownName(name, prefix string) string {
 
 func (d *Describer) nodeColumn(column, name string, h *array.Header) (bool, error) {
 	node := d.Graph.Node()
-	for _, c := range node.Columns {
-		if c.Name == column {
-			return false, nil
-		}
+	if d.hasNodes(column) {
+		return false, nil
 	}
 	c := graph.Column{Name: column, DType: h.DType, Shape: shape(h), Unit: h.Unit}
 	if column == "label" && len(c.Shape) == 0 {
@@ -166,13 +188,13 @@ func (d *Describer) edgeColumn(column, name string, h *array.Header) (bool, erro
 			return false, err
 		}
 		if !good {
-			column = "value" // a weight is finite and not negative
+			column = d.free("value", name, d.hasEdges)
+			d.Graph.Tell(source.Renamed, name, 1, "%q is stored as %q: a weight is finite and not negative", name,
+				column)
 		}
 	}
-	for _, c := range d.Graph.Edges.Columns {
-		if c.Name == column {
-			return false, nil
-		}
+	if d.hasEdges(column) {
+		return false, nil
 	}
 	c := graph.Column{Name: column, DType: h.DType, Shape: shape(h), Unit: h.Unit}
 	d.R.Timed(&c)

@@ -23,12 +23,15 @@ type Nodes struct {
 	Name  string
 	Count int64     // -1: as many as the arrays have rows, or edges name
 	Set   array.Set // nil: none
+	// Declared says that the source declares the columns: notes name those that get another name.
+	Declared bool
 }
 
 // Edges is an edge type: its ends under the names that Describe knows, and arrays with a row an edge.
 type Edges struct {
 	Source, Relation, Target string
 	Set                      array.Set // nil: none, if Listed has the ends
+	Declared                 bool      // as that of Nodes
 	// Listed are the ends, where they do not lie in arrays, with columns perhaps; nil: they do.
 	Listed *source.Edges
 }
@@ -104,7 +107,8 @@ func describeNodes(ctx context.Context, g *source.Graph, index int, n Nodes,
 	if n.Set == nil {
 		return &source.NodeType{Name: n.Name, Count: max(n.Count, 0)}, n.Count >= 0, nil
 	}
-	d := &Describer{Set: n.Set, Graph: source.Plain(), R: r, Used: map[string]bool{"num_nodes": true}, of: ofNode}
+	d := &Describer{Set: n.Set, Graph: source.Plain(), R: r, Used: map[string]bool{"num_nodes": true}, of: ofNode,
+		declared: n.Declared}
 	node := d.Graph.Node()
 	node.Name, node.Count, d.Graph.Edges.Count = n.Name, n.Count, -1
 	known := n.Count >= 0
@@ -137,7 +141,8 @@ func describeEdges(ctx context.Context, g *source.Graph, e Edges, r *source.Requ
 	if e.Set == nil && e.Listed != nil {
 		return &source.Part{Edges: *e.Listed, Reverse: -1}, nil
 	}
-	d := &Describer{Set: e.Set, Graph: source.Plain(), R: r, Used: map[string]bool{}, of: ofEdge}
+	d := &Describer{Set: e.Set, Graph: source.Plain(), R: r, Used: map[string]bool{}, of: ofEdge,
+		declared: e.Declared}
 	d.Graph.Node().Count = -1
 	ok, err := true, error(nil)
 	if e.Listed != nil {

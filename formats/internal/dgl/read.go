@@ -13,7 +13,8 @@ import (
 
 // Reader reads CSVDatasets.
 var Reader = source.Reader{Name: "dgl-csv", Title: "a CSVDataset of DGL: meta.yaml and tables of nodes and edges",
-	Find: findGraphs, Read: readGraph}
+	Options: []string{"null"},
+	Find:    findGraphs, Read: readGraph}
 
 // meta is meta.yaml.
 type meta struct {

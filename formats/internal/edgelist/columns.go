@@ -22,8 +22,8 @@ type column struct {
 	rows    int64
 	ints    int64
 	floats  bool
-	dropped string      // why it is not stored
-	gone    atomic.Bool // it is not stored; for workers
+	dropped *option.Text // why it is not stored; nil: it is
+	gone    atomic.Bool  // it is not stored; for workers
 }
 
 // values are those of a column in a piece.
@@ -47,6 +47,9 @@ func storable(d unified.DType) bool {
 func (v *values) add(c *columnSpec, f []byte) error {
 	if v.dropped != nil {
 		return nil
+	}
+	if c.nulls[string(f)] {
+		return v.addMissing(c, f)
 	}
 	var word [8]byte
 	if c.dtype != unified.Invalid {
@@ -72,11 +75,33 @@ func (v *values) add(c *columnSpec, f []byte) error {
 		if c.explicit || c.name == "weight" || c.name == "time" {
 			return err
 		}
-		v.dropped = err
+		if v.dropped = err; source.IsNull(string(f)) || v.rows > 0 {
+			v.dropped = option.Textf("%w; %s %[3]s takes it for a missing value", err, option.Named("Null"), clip(f))
+		}
 		return nil
 	}
 	v.beginFloats()
 	v.putFloat(c, x)
+	return nil
+}
+
+// addMissing adds a value that is missing: NaN; of whole numbers of time the one that stands for no time.
+func (v *values) addMissing(c *columnSpec, f []byte) error {
+	whole := c.dtype != unified.Invalid && c.dtype != unified.Float32 && c.dtype != unified.Float64
+	switch {
+	case c.name == "weight":
+		return c.badWeight(f)
+	case c.name == "time" && (c.dtype == unified.Int64 || c.dtype == unified.Invalid && !v.floats):
+		v.putInt(c, source.NoTime, false)
+	case whole:
+		return badf(option.Textf("make it one of floats by %s", option.Named("Columns")),
+			"column %q: %s is missing, which %v does not hold", c.name, clip(f), c.dtype)
+	default:
+		if c.dtype == unified.Invalid {
+			v.beginFloats()
+		}
+		v.putFloat(c, math.NaN())
+	}
 	return nil
 }
 
@@ -100,11 +125,11 @@ func (p *piece) truncate() {
 
 // take stores the values of a piece with this number of rows.
 func (c *column) take(v *values, rows int64) error {
-	if c.dropped != "" {
+	if c.dropped != nil {
 		return nil
 	}
 	if v.dropped != nil {
-		c.dropped = fmt.Sprintf("field %q is not stored: %v (edge %d)", c.name, v.dropped, c.rows+int64(v.rows))
+		c.dropped = option.Textf("field %q is not stored: %w (edge %d)", c.name, v.dropped, c.rows+int64(v.rows))
 		c.gone.Store(true)
 		return c.spool.Close()
 	}
@@ -127,10 +152,14 @@ func (c *column) take(v *values, rows int64) error {
 	return err
 }
 
-// floatsOf makes int64 the float64 that they are.
+// floatsOf makes int64 the float64 that they are; source.NoTime stands for a missing one.
 func floatsOf(data []byte) {
 	for at := 0; at < len(data); at += 8 {
-		x := float64(int64(binary.LittleEndian.Uint64(data[at:])))
+		v := int64(binary.LittleEndian.Uint64(data[at:]))
+		x := float64(v)
+		if v == source.NoTime {
+			x = math.NaN()
+		}
 		binary.LittleEndian.PutUint64(data[at:], math.Float64bits(x))
 	}
 }

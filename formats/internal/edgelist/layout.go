@@ -32,6 +32,7 @@ type columnSpec struct {
 	field    int
 	dtype    unified.DType // Invalid: found out
 	explicit bool          // asked for: not to be dropped
+	nulls    map[string]bool
 }
 
 // maxColumns is the greatest number of columns that are stored: each has a temporary file of its own.
@@ -39,15 +40,6 @@ const maxColumns = 256
 
 // sampleLines is how many lines of edges decide on the layout.
 const sampleLines = 1000
-
-// ends are pairs of names that headers give source and target.
-var ends = [][2]string{
-	{"src", "dst"}, {"source", "target"}, {"from", "to"}, {"source_id", "target_id"}, {"src_id", "dst_id"},
-	{"fromnodeid", "tonodeid"},
-	{"from_id", "to_id"}, {"id_1", "id_2"}, {"id1", "id2"}, {"node_1", "node_2"}, {"node1", "node2"}, {"head", "tail"},
-	{"u", "v"},
-	{"u", "i"}, {"source", "destination"}, {"src", "dest"}, {"start", "end"}, {"row", "col"}, {"subject", "object"},
-}
 
 // sampled is a line that is not a comment, with where it stands.
 type sampled struct {
@@ -101,23 +93,19 @@ func (r *reader) detect(p *piece) (*layout, error) {
 
 func (r *reader) checkText(b []byte) error {
 	head := b[:min(len(b), 4096)]
-	what := ""
 	switch {
 	case bytes.HasPrefix(head, []byte("%%MatrixMarket")):
 		return source.Error(r.path, "", 1,
 			option.Textf("leave out %s, or say %[1]s mtx: its first line holds sizes, its ids count from 1",
 				option.Named("From")),
 			errors.New("is a Matrix Market file"))
-	case len(head) > 262 && string(head[257:262]) == "ustar":
-		what = "is a tar archive: unpack it first"
-	case head[0] == 0x80 && len(head) > 1 && head[1] <= 5:
-		what = "is a Python pickle, which is never executed"
-	case bytes.IndexByte(head, 0) >= 0:
-		what = "holds zero bytes: it is not text"
 	default:
-		return nil
+		what := source.NotLines(head)
+		if what == "" {
+			return nil
+		}
+		return source.Error(r.path, "", -1, "an edge list is text with two ids a line", fmt.Errorf("is %s", what))
 	}
-	return source.Error(r.path, "", -1, "an edge list is text with two ids a line", errors.New(what))
 }
 
 // cutLine returns the line at an offset, without its end, and the offset of the next one.
@@ -142,79 +130,6 @@ func delimiter(line []byte) byte {
 		}
 	}
 	return ' '
-}
-
-// nameFields finds header, ids and columns. It removes the header from lines.
-func (r *reader) nameFields(lay *layout, p *piece, lines *[]sampled) error {
-	first := (*lines)[0]
-	var header []string
-	for _, f := range first.fields {
-		header = append(header, strings.ToLower(string(f)))
-	}
-	isHeader := findEnds(header, lay) || looksLikeHeader(*lines)
-	if isHeader {
-		_, next := cutLine(p.text(), first.at)
-		lay.skip = next
-		*lines = (*lines)[1:]
-	}
-	switch {
-	case len(r.opt.Columns) > 0:
-		return r.explicitColumns(lay)
-	case isHeader && lay.fields > maxColumns+2:
-		return r.lineError(p, first.at, badf(
-			option.Textf("name those that are wanted, as in %s src,dst,weight,-,time", option.Named("Columns")),
-			"the header names %d fields: at most %d can be stored", lay.fields, maxColumns))
-	case isHeader:
-		for i, f := range first.fields {
-			switch name := columnName(string(f)); {
-			case i == lay.src || i == lay.dst:
-			case name == "":
-				lay.notes = append(lay.notes, source.NewNote(source.LeftOut, "edges", 1,
-					"field %d has no name in the header and is not stored; name it by %s src,dst,weight,..", i+1,
-					option.Named("Columns")))
-			default:
-				lay.columns = append(lay.columns, columnSpec{name: uniqueName(lay.columns, name), field: i})
-			}
-		}
-	case lay.fields > 2:
-		lay.notes = append(lay.notes, source.NewNote(source.LeftOut, "edges", int64(lay.fields-2),
-			"%s stored; name them by %s src,dst,weight,..", unnamed(lay.fields), option.Named("Columns")))
-	}
-	return nil
-}
-
-// unnamed begins a note on fields without names.
-func unnamed(fields int) string {
-	if fields == 3 {
-		return "field 3 has no name and is not"
-	}
-	return fmt.Sprintf("fields 3 to %d have no names and are not", fields)
-}
-
-// findEnds looks for a pair of names of source and target.
-func findEnds(header []string, lay *layout) bool {
-	for _, pair := range ends {
-		if src, dst := slices.Index(header, pair[0]), slices.Index(header, pair[1]); src >= 0 && dst >= 0 {
-			lay.src, lay.dst = src, dst
-			return true
-		}
-	}
-	return false
-}
-
-// looksLikeHeader reports whether the first line has words where all others have numbers.
-func looksLikeHeader(lines []sampled) bool {
-	if len(lines) < 2 {
-		return false
-	}
-	for i, l := range lines {
-		for k := range 2 {
-			if k >= len(l.fields) || isNumber(l.fields[k]) == (i == 0) {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 func isNumber(f []byte) bool {
@@ -246,6 +161,11 @@ func (r *reader) explicitColumns(lay *layout) error {
 	}
 	if len(lower) > lay.fields || len(lower) < 2 {
 		return bad(" names %d fields, the first line has %d", len(lower), lay.fields)
+	}
+	if more := lay.fields - len(lower); more > 0 {
+		lay.notes = append(lay.notes, source.NewNote(source.LeftOut, "edges", int64(more),
+			"%s names %d of %d fields, and the others are not stored; name them, too, or skip each by -",
+			option.Named("Columns"), len(lower), lay.fields))
 	}
 	lay.src, lay.dst = 0, 1
 	findEnds(lower, lay)

@@ -52,7 +52,8 @@ func plan(ctx context.Context, at source.Place, r *source.Request) (_ *source.Pl
 	case opt.Skips.Any():
 		return &source.Planned{Whole: "bad lines are counted over all of it"}, nil
 	}
-	x, p := &reader{path: f.Path, size: f.Size, opt: opt}, &piece{}
+	x := &reader{path: f.Path, size: f.Size, opt: opt, nulls: source.NullSet(opt.Null)}
+	p := &piece{}
 	c, before := &cutter{r: f, path: f.Path}, f.Mark()
 	for x.lay == nil {
 		if ctx.Err() != nil {
@@ -95,7 +96,8 @@ func readPart(ctx context.Context, at source.Place, opt Options, part *source.Sl
 	if err := json.Unmarshal(part.Facts, &known); err != nil {
 		return nil, source.Error(at.Path(), "", -1, "", fmt.Errorf("what the plan says of it: %w", err))
 	}
-	r := &reader{path: at.Path(), opt: opt, store: &source.EdgeStore{Spool: source.Spool{Budget: opt.Budget}}}
+	r := &reader{path: at.Path(), opt: opt, nulls: source.NullSet(opt.Null),
+		store: &source.EdgeStore{Spool: source.Spool{Budget: opt.Budget}}}
 	r.lay = &layout{delim: known.Delim, fields: known.Fields, src: known.Src, dst: known.Dst, names: known.Names,
 		types: known.Types}
 	for _, c := range known.Columns {

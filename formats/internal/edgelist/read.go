@@ -30,6 +30,10 @@ type Options struct {
 	// Columns name the fields in order, instead of a header (a header line that there is, is skipped): src and dst, or
 	// the first two, are the ids; "-" is not stored; "name:float32" sets the type (int8 .. int64, float32, float64).
 	Columns []string
+	// Header says whether the first line names the fields.
+	Header Header
+	// Null are fields that stand for missing values, of columns.
+	Null []string
 	// Nodes is the number of nodes if it is known from elsewhere, such as a feature table; 0: one more than the
 	// greatest id.
 	Nodes int64
@@ -55,7 +59,7 @@ func Read(ctx context.Context, at source.Place, opt Options) (_ *source.Graph, e
 		return nil, err
 	}
 	g := source.Plain()
-	r := &reader{path: f.Path, size: f.Size, opt: opt,
+	r := &reader{path: f.Path, size: f.Size, opt: opt, nulls: source.NullSet(opt.Null),
 		store: &source.EdgeStore{Spool: source.Spool{Budget: opt.Budget}}}
 	g.Own(r.store)
 	defer func() {
@@ -77,7 +81,8 @@ type reader struct {
 	path    string
 	size    int64 // of the text, or of what it is compressed to
 	opt     Options
-	lay     *layout // nil until the first lines have been seen
+	nulls   map[string]bool // of Options.Null
+	lay     *layout         // nil until the first lines have been seen
 	store   *source.EdgeStore
 	names   *source.Names // of nodes, if ids are names
 	targets *source.Names // of nodes at the other end: the same, unless they are of another type
@@ -100,6 +105,7 @@ func (r *reader) begin(p *piece) error {
 // start makes room for what the layout names.
 func (r *reader) start() {
 	for i := range r.lay.columns {
+		r.lay.columns[i].nulls = r.nulls
 		c := &column{columnSpec: r.lay.columns[i]}
 		c.spool.Budget = r.opt.Budget
 		r.columns = append(r.columns, c)
@@ -183,8 +189,8 @@ func (r *reader) finishColumns(g *source.Graph) error {
 	var widths []int64
 	for _, c := range r.columns {
 		g.Own(&c.spool)
-		if c.dropped != "" {
-			g.Tell(source.LeftOut, c.name, g.Edges.Count, "%s", c.dropped)
+		if c.dropped != nil {
+			g.Tell(source.LeftOut, c.name, g.Edges.Count, "%w", c.dropped)
 			continue
 		}
 		col, bytes, err := c.finish(g)
@@ -226,7 +232,8 @@ func (r *reader) finishTypes(g *source.Graph) error {
 
 // Reader reads edge lists.
 var Reader = source.Reader{Name: "edgelist", Title: "an edge list",
-	Options: []string{"columns", "ids", "skips", "tables"}, Find: findGraphs, Read: readGraph, Plan: plan}
+	Options: []string{"columns", "ids", "skips", "tables", "header", "null"}, Find: findGraphs, Read: readGraph,
+	Plan: plan}
 
 // findGraphs takes any text that is named; among other files the first lines must be rows of as many fields.
 func findGraphs(t *source.Tree) []string {
@@ -272,6 +279,10 @@ func optionsOf(r *source.Request) (opt Options, err error) {
 	if !ok {
 		return opt, fmt.Errorf("%w: ids %q: must be auto, numbers or names", source.ErrOptions, r.IDs)
 	}
-	return Options{IDs: ids, Columns: r.Columns, Nodes: r.Nodes, Budget: r.Budget, Progress: r.Progress,
-		Skips: r.Skips}, nil
+	header, ok := map[string]Header{"": HeaderAuto, "auto": HeaderAuto, "yes": HeaderYes, "no": HeaderNo}[r.Header]
+	if !ok {
+		return opt, fmt.Errorf("%w: header %q: must be auto, yes or no", source.ErrOptions, r.Header)
+	}
+	return Options{IDs: ids, Header: header, Null: r.Null, Columns: r.Columns, Nodes: r.Nodes,
+		Budget: r.Budget, Progress: r.Progress, Skips: r.Skips}, nil
 }

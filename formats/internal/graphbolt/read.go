@@ -151,7 +151,8 @@ func (d *dataset) graph(ctx context.Context) error {
 		if n.Num < 0 {
 			return fmt.Errorf("there are %d nodes of %q", n.Num, n.Type)
 		}
-		d.nodes = append(d.nodes, arrays.Nodes{Name: trim(n.Type), Count: n.Num, Set: d.files("node", n.Type)})
+		d.nodes = append(d.nodes, arrays.Nodes{Name: trim(n.Type), Count: n.Num, Set: d.files("node", n.Type),
+			Declared: true})
 	}
 	for _, e := range d.m.Graph.Edges {
 		src, relation, dst, err := triple(e.Type)
@@ -159,7 +160,7 @@ func (d *dataset) graph(ctx context.Context) error {
 			return err
 		}
 		set := d.files("edge", e.Type)
-		edges := arrays.Edges{Source: src, Relation: relation, Target: dst, Set: set}
+		edges := arrays.Edges{Source: src, Relation: relation, Target: dst, Set: set, Declared: true}
 		switch e.Format {
 		case "numpy":
 			set["edge_index"] = d.member(e.file)

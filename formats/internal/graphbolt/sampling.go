@@ -45,7 +45,7 @@ func (d *dataset) sampling(ctx context.Context) error {
 			typ = ""
 		}
 		d.nodes = append(d.nodes, arrays.Nodes{Name: name, Count: x.offset[i+1] - x.offset[i],
-			Set: d.files("node", typ)})
+			Set: d.files("node", typ), Declared: true})
 	}
 	if len(x.edges) == 0 {
 		x.edges = []string{""}

@@ -2,7 +2,9 @@ package relbench
 
 import (
 	"context"
+	"errors"
 	"path"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 
@@ -13,7 +15,7 @@ import (
 
 // Reader reads databases.
 var Reader = source.Reader{Name: "relbench", Title: "a database in RelBench's folder form: manifest.yaml and tables",
-	Options: []string{"ids", "upto", "task"}, Find: find, Read: read}
+	Options: []string{"ids", "upto", "task", "null"}, Find: find, Read: read}
 
 func find(t *source.Tree) (found []string) {
 	for _, name := range t.Files() {
@@ -69,6 +71,11 @@ func read(ctx context.Context, at source.Place, r *source.Request) (*source.Grap
 	hidden, err := hiddenBy(at, all, r.Task)
 	if err != nil {
 		return nil, err
+	}
+	if !slices.ContainsFunc(m.list, func(t table) bool { return len(t.keys) > 0 }) {
+		return nil, source.Error(at.Path(), "", -1,
+			`name foreign keys under "fkeys" of a table, as in fkeys: {user: users}`,
+			errors.New("no table has a foreign key, and edges come from them"))
 	}
 	mapping, err := m.mapping(at, r, hidden)
 	if err != nil {

@@ -53,6 +53,8 @@ var faults = map[string]struct {
 		"there are: "},
 	"a foreign key to no table": {"manifest.yaml", "boss: users", "boss: people", "manifest.yaml", "", -1,
 		"a manifest is written as"},
+	"no foreign key": {"manifest.yaml", "", "name: shop\ntables:\n  users: {pkey: user}\n", "manifest.yaml", "", -1,
+		`no table has a foreign key, and edges come from them; name foreign keys under "fkeys" of a table`},
 	"a table without a file": {"manifest.yaml", "  users:", "  people: {pkey: id}\n  users:", "manifest.yaml", "",
 		-1, "db/NAME.parquet"},
 	"a file that is not there": {"manifest.yaml", "users: {", "users: {file: db/people.csv, ", "manifest.yaml", "",

@@ -16,6 +16,7 @@ const (
 	LeftOut    = "left out"   // the dataset does not have it
 	Guessed    = "guessed"    // the source does not say what it is
 	Renumbered = "renumbered" // ids are others
+	Renamed    = "renamed"    // a column has another name
 	Doubled    = "doubled"    // there are more edges
 	Altered    = "altered"    // values are others, or stand where there were none
 	Shared     = "shared"     // splits have the same nodes

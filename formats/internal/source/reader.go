@@ -12,8 +12,8 @@ import (
 type Reader struct {
 	Name  string // as --from names it
 	Title string // in a few words
-	// Options names the options of Request that it takes: "columns", "ids", "relations", "skips", "upto", "task"; or
-	// "tables", of convert.
+	// Options names the options of Request that it takes: "columns", "ids", "header", "null", "relations", "skips",
+	// "upto", "task"; or "tables", of convert.
 	Options []string
 	// Find returns where in the tree there are sources of its kind, by contents rather than names: files or folders.
 	// Errors of reading mean that there is none.
@@ -51,6 +51,10 @@ type Request struct {
 	Nodes int64
 	// Columns name the fields of a text in order (see package edgelist).
 	Columns []string
+	// Header says whether the first line of a text names its fields: "auto" (or ""), "yes", "no".
+	Header string
+	// Null are cells of texts that stand for missing values; an empty one does, too.
+	Null []string
 	// IDs says what the ids of a text are: "auto" (or ""), "numbers", "names".
 	IDs string
 	// Skips says how many bad lines may be left out; nil: none.

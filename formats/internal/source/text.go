@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"golang.org/x/text/transform"
 
@@ -125,3 +126,19 @@ func (t *text) findMark(b []byte) int {
 }
 
 var _ io.Reader = (*text)(nil)
+
+// usualNulls are what programs write for a missing value.
+var usualNulls = []string{`\N`, "NULL", "null", "Null", "NA", "N/A", "n/a", "#N/A",
+	"<NA>", "None", "nil", "-", "?", "."}
+
+// IsNull reports whether programs write a missing value so. It is missing only where a person says so.
+func IsNull(cell string) bool { return slices.Contains(usualNulls, cell) }
+
+// NullSet returns the set of some cells.
+func NullSet(list []string) map[string]bool {
+	set := map[string]bool{}
+	for _, s := range list {
+		set[s] = true
+	}
+	return set
+}

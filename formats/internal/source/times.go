@@ -92,11 +92,15 @@ func (t *times) next() (v int64, unit string, ok bool) {
 	return v, "us", ok
 }
 
+// Far is the beginning of the year 2200 in seconds since 1970: plain numbers beyond it are hardly seconds.
+const Far = 7_258_118_400
+
 // TimesFound is what LookAtTimes has found.
 type TimesFound struct {
 	Rows, Missing int64
 	Rounded       int64  // of those that are not whole numbers of the unit that is asked for
 	Fractions     int64  // of floats
+	Far           int64  // of floats without a unit that are beyond Far seconds
 	Unit          string // the coarsest that all are whole numbers of, from seconds on
 }
 
@@ -111,6 +115,9 @@ func (f *TimesFound) LookAtTimes(c graph.Column, unit string, data []byte) {
 		}
 		if c.DType.IsFloat() && in == "us" && c.Unit != "us" {
 			f.Fractions++
+		}
+		if c.Unit == "" && c.DType.IsFloat() && (in == "" && v > Far || in == "us" && v > Far*1e6) {
+			f.Far++
 		}
 		if in == "" {
 			continue

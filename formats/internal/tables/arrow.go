@@ -187,6 +187,9 @@ func describeArrow(a arrow.Field) field {
 		return f
 	}
 	f.boolean = t.ID() == arrow.BOOL
+	if d, ok := t.(arrow.DecimalType); ok {
+		f.ofDecimals(int(d.GetPrecision()), int(d.GetScale()))
+	}
 	if f.dtype, f.unit = numberOf(t); f.dtype == unified.Invalid {
 		f.bad = a.Type.Name()
 	}
@@ -206,6 +209,8 @@ func numberOf(t arrow.DataType) (unified.DType, string) {
 	switch t := t.(type) {
 	case *arrow.BooleanType:
 		return unified.Uint8, ""
+	case arrow.DecimalType:
+		return unified.Float64, ""
 	case *arrow.Date32Type:
 		return unified.Int32, "d"
 	case *arrow.Date64Type:
@@ -300,6 +305,13 @@ func vectorOf(a arrow.Array, f *field, lo, hi int) (v vector, err error) {
 		}
 		v.valid = nil
 		values := a.(array.ListLike).ListValues()
+		if values.NullN() > 0 && !f.dtype.IsFloat() {
+			for k := from; k < end; k++ {
+				if values.IsNull(int(k)) {
+					return v, &rowError{int((k - from) / f.width), errListGap}
+				}
+			}
+		}
 		v.data, err = numbers(values, f.dtype, from, end)
 	default:
 		v.data, err = numbers(a, f.dtype, int64(lo), int64(hi))
@@ -383,6 +395,9 @@ func numbers(a arrow.Array, d unified.DType, lo, hi int64) ([]byte, error) {
 			}
 		}
 		return out, nil
+	}
+	if t, ok := a.DataType().(arrow.DecimalType); ok {
+		return arrowDecimals(a, t.GetScale(), lo, hi)
 	}
 	size, data := d.Size(), a.Data()
 	if len(data.Buffers()) < 2 || data.Buffers()[1] == nil {

@@ -15,6 +15,7 @@ import (
 // The fields of schemas that are looked at, as flatbuffers number them.
 const (
 	footerSchema   = 6
+	schemaEndian   = 4
 	schemaFields   = 6
 	schemaMetadata = 8
 	fieldName      = 4
@@ -81,6 +82,9 @@ func checkIn(t *flatbuffers.Table, slot flatbuffers.VOffsetT) error {
 		return fmt.Errorf("%w: it has no schema", ErrFormat)
 	}
 	s, c := flatbuffers.Table{Bytes: t.Bytes, Pos: t.Indirect(at + t.Pos)}, &schemaCheck{}
+	if s.GetInt16Slot(schemaEndian, 0) != 0 {
+		return fmt.Errorf("%w: its numbers are big-endian: write it again on a little-endian machine", errUnread)
+	}
 	if err := c.metadata(&s, schemaMetadata); err != nil {
 		return err
 	}

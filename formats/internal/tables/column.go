@@ -30,6 +30,16 @@ type field struct {
 	// unit is that of times, "d" for days; text that has one is dates, which are read as microseconds.
 	unit string
 	odd  oddCell // of text
+	// doubt says that a column of a CSV is text for the sake of some cells; nil: it does not.
+	doubt *doubt
+	// exponents says that a dataset calls whole numbers of floats as "1e+06".
+	exponents bool
+	// wide is, of decimals of more digits than float64 tells apart, what they are multiplied by to be whole; 0: they
+	// are others. hex says that bytes are spelt as hexadecimal numbers.
+	wide float64
+	hex  bool
+	// gaps says that whole numbers of a CSV are missing: where they are stored as numbers, they are float64.
+	gaps bool
 	// bytes says of text that the file does not call it so: it may be anything. spell writes bytes as text; nil: they
 	// are some.
 	bytes bool
@@ -51,8 +61,8 @@ func spellUUID(to, value []byte) []byte {
 
 // ofBytes makes the field one of bytes of fixed length, which are spelt as hexadecimal numbers.
 func (f *field) ofBytes(uuid bool) {
-	if f.text, f.spell = true, hex.AppendEncode; uuid {
-		f.spell = spellUUID
+	if f.text, f.spell, f.hex = true, hex.AppendEncode, true; uuid {
+		f.spell, f.hex = spellUUID, false
 	}
 }
 
@@ -60,6 +70,34 @@ func (f *field) ofBytes(uuid bool) {
 type oddCell struct {
 	cell string // "": there is none
 	line int64
+}
+
+// doubt is what keeps a column of a CSV from being one of numbers or dates: this number of cells of so many.
+type doubt struct {
+	cells, of int64
+	first     oddCell
+}
+
+// packed returns the type that the numbers of the field are laid side by side as.
+func (f *field) packed() unified.DType {
+	if f.gaps {
+		return unified.Float64
+	}
+	return f.dtype
+}
+
+// packedData returns the numbers of a vector as that type.
+func (f *field) packedData(v *vector) []byte {
+	if !f.gaps {
+		return v.data
+	}
+	data := source.Convert(nil, f.dtype, unified.Float64, v.data)
+	for i, there := range v.valid {
+		if !there {
+			unified.Float64.Put(data[8*i:8*i+8], math.NaN())
+		}
+	}
+	return data
 }
 
 // times reports whether the rows are times, where the column is stored under a name.

@@ -23,6 +23,7 @@ type csvFile struct {
 	at     source.Place
 	budget *source.Budget
 	format Format
+	nulls  map[string]bool // cells that stand for missing values
 	list   []field
 	count  int64
 }
@@ -33,7 +34,12 @@ type guessed struct {
 	width                                    int64 // of lists; -1: they differ
 	numbers                                  int64 // whole numbers among all cells
 	odd                                      oddCell
-	wide                                     bool // an integer above 2^53, which a float does not hold
+	numeric                                  int64   // numbers among all cells
+	word                                     oddCell // the first cell that is no number
+	nulls                                    int64   // cells that programs write for missing values; not among cells
+	null                                     oddCell // the first of them
+	gaps                                     bool    // values are missing
+	wide                                     bool    // an integer above 2^53, which a float does not hold
 }
 
 // each calls take for each row. cells are valid until the next.
@@ -128,6 +134,10 @@ func (f *csvFile) describe(ctx context.Context) error {
 		}
 		f.count++
 		for i, c := range cells {
+			if c = strings.TrimSpace(c); f.missing(c) {
+				all[i].gaps = true
+				continue
+			}
 			all[i].look(c, line)
 		}
 		return nil
@@ -148,28 +158,44 @@ func (f *csvFile) describe(ctx context.Context) error {
 	return nil
 }
 
-// look takes a cell into account. An empty one is a missing value.
+// missing reports whether a cell without spaces around it stands for a missing value.
+func (f *csvFile) missing(cell string) bool { return cell == "" || f.nulls[cell] }
+
+// set keeps the first cell.
+func (c *oddCell) set(cell string, line int64) {
+	if c.cell == "" {
+		*c = oddCell{strings.Clone(cell), line}
+	}
+}
+
+// look takes a cell into account that is not missing.
 func (g *guessed) look(cell string, line int64) {
-	cell = strings.TrimSpace(cell)
-	if cell == "" {
+	if source.IsNull(cell) { // a column is text for it, and nothing else
+		g.nulls++
+		g.null.set(cell, line)
+		g.odd.set(cell, line)
 		return
 	}
 	g.cells++
-	if v, err := strconv.ParseInt(cell, 10, 64); err == nil {
+	v, err := strconv.ParseInt(cell, 10, 64)
+	if err == nil {
 		if g.numbers++; g.ints == g.cells-1 {
 			g.ints++
 			g.floats++
+			g.numeric++
 			g.wide = g.wide || v > 1<<53 || v < -1<<53
 			return
 		}
-	} else if g.odd.cell == "" {
-		g.odd = oddCell{strings.Clone(cell), line}
+	} else {
+		g.odd.set(cell, line)
 	}
-	if g.floats == g.cells-1 {
-		if _, err := strconv.ParseFloat(cell, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+	if isNumber(cell) {
+		if g.numeric++; g.floats == g.cells-1 {
 			g.floats++
 			return
 		}
+	} else {
+		g.word.set(cell, line)
 	}
 	if g.dates == g.cells-1 {
 		if _, ok := parseTime(cell); ok {
@@ -190,6 +216,14 @@ func (g *guessed) look(cell string, line int64) {
 		}
 		g.width = -1
 	}
+}
+
+func isNumber(cell string) bool {
+	if !strings.ContainsRune("0123456789+-.iInN", rune(cell[0])) {
+		return false // at once
+	}
+	_, err := strconv.ParseFloat(cell, 64)
+	return err == nil || errors.Is(err, strconv.ErrRange)
 }
 
 func isBool(cell string) bool {
@@ -213,13 +247,33 @@ func eachNumber(cell string, take func(float64)) (n int64, err error) {
 	return n, nil
 }
 
-// settle says what a column is.
+// settle says what a column is. One that is numbers, or dates, but for some cells is text, with a doubt.
 func (g *guessed) settle(f *field) {
+	if g.kind(f); g.nulls > 0 {
+		plain := !f.text || f.unit != ""
+		if *f = (field{name: f.name, text: true, width: 1}); plain && g.cells > 0 {
+			f.doubt = &doubt{g.nulls, g.cells + g.nulls, g.null}
+		}
+	}
+	if others := g.cells - g.numeric; f.text && f.unit == "" && others > 0 && g.numeric >= others && f.doubt == nil {
+		if g.word.cell == "" || g.nulls > 0 && g.null.line < g.word.line {
+			g.word = g.null
+		}
+		f.doubt = &doubt{others + g.nulls, g.cells + g.nulls, g.word}
+	}
+	if f.text && f.unit == "" && g.numbers > 9*(g.cells+g.nulls)/10 {
+		f.odd = g.odd
+	}
+	f.gaps = g.gaps && !f.text && !f.dtype.IsFloat() && !g.wide
+}
+
+// kind says what a column would be without cells that programs write for missing values.
+func (g *guessed) kind(f *field) {
 	switch {
 	case g.ints == g.cells:
 		f.dtype = unified.Int64
 	case g.bools == g.cells:
-		f.dtype = unified.Uint8
+		f.dtype, f.boolean = unified.Uint8, true
 	case g.floats == g.cells && g.wide:
 		f.text = true // neither type holds all of its numbers
 	case g.floats == g.cells:
@@ -229,9 +283,7 @@ func (g *guessed) settle(f *field) {
 	case g.dates == g.cells:
 		f.text, f.unit = true, "us"
 	default:
-		if f.text = true; g.numbers > 9*g.cells/10 {
-			f.odd = g.odd
-		}
+		f.text = true
 	}
 }
 
@@ -258,7 +310,7 @@ func (f *csvFile) scan(ctx context.Context, want []int, yield func(*batch) error
 	}
 	err := f.each(ctx, func(line int64, cells []string) error {
 		for i, w := range want {
-			if err := b.columns[i].addCell(&f.list[w], cells[w], b.rows); err != nil {
+			if err := b.columns[i].addCell(f, &f.list[w], cells[w], b.rows); err != nil {
 				return &columnError{f.list[w].name, line, err}
 			}
 		}
@@ -275,21 +327,24 @@ func (f *csvFile) scan(ctx context.Context, want []int, yield func(*batch) error
 }
 
 // addCell appends a cell, as row number row of the batch.
-func (v *vector) addCell(f *field, cell string, row int) error {
+func (v *vector) addCell(in *csvFile, f *field, cell string, row int) error {
 	trimmed := strings.TrimSpace(cell)
-	if trimmed == "" && v.valid == nil {
+	missing := in.missing(trimmed)
+	if missing && v.valid == nil {
 		v.valid = make([]bool, row, row+1)
 		for i := range v.valid {
 			v.valid[i] = true
 		}
 	}
 	if v.valid != nil {
-		v.valid = append(v.valid, trimmed != "")
+		v.valid = append(v.valid, !missing)
 	}
 	switch {
+	case f.text && missing && trimmed != "":
+		v.texts = append(v.texts, nil)
 	case f.text:
 		v.texts = append(v.texts, []byte(cell))
-	case trimmed == "":
+	case missing:
 		for range f.width {
 			v.data = append(v.data, make([]byte, f.dtype.Size())...)
 			f.dtype.Put(v.data[int64(len(v.data))-f.dtype.Size():], math.NaN())

@@ -39,7 +39,7 @@ func (x *graphOf) database(ctx context.Context, n *nodeType, node *source.NodeTy
 	if err := x.measure(ctx, n.table, 0, list); err != nil {
 		return err
 	}
-	c := &columns{n: n, to: node, have: taken(), of: map[string][]*meant{}}
+	c := &columns{x: x, n: n, to: node, have: taken(), of: map[string][]*meant{}}
 	for _, m := range list {
 		if m.f.name == n.spec.Time {
 			c.addTime(m)
@@ -54,6 +54,7 @@ func (x *graphOf) database(ctx context.Context, n *nodeType, node *source.NodeTy
 
 // columns are those of a database's table on their way to the node type.
 type columns struct {
+	x    *graphOf
 	n    *nodeType
 	to   *source.NodeType
 	have map[string]bool     // the names that are taken
@@ -67,6 +68,15 @@ func (c *columns) free(name string) string {
 	}
 	c.have[name] = true
 	return name
+}
+
+// keeps is free, and notes a column that does not keep its name.
+func (c *columns) keeps(name string) string {
+	free := c.free(name)
+	if free != name {
+		c.x.g.Tell(source.Renamed, name, 1, "%s: the column %q is stored as %q", c.n.table.name, name, free)
+	}
+	return free
 }
 
 // addTime adds the times of the rows.
@@ -84,20 +94,20 @@ func (c *columns) addGroups() {
 		}
 	}
 	for _, m := range c.of[categorical] {
-		c.to.Strings = append(c.to.Strings, m.categories(c.free(m.f.name)))
+		c.to.Strings = append(c.to.Strings, m.categories(c.keeps(m.f.name)))
 	}
 }
 
 // addOthers adds the columns that stay alone.
 func (c *columns) addOthers(ctx context.Context) {
 	for _, m := range c.of[embedding] {
-		e := c.n.column(c.free(m.f.name), []int{m.at})
+		e := c.n.column(c.keeps(m.f.name), []int{m.at})
 		e.Fields = describe([]*meant{m})
 		c.to.Columns = append(c.to.Columns, e)
 	}
 	for _, kind := range []string{multicategorical, text} {
 		for _, m := range c.of[kind] {
-			c.to.Strings = append(c.to.Strings, c.n.table.strings(ctx, c.free(m.f.name), m.at))
+			c.to.Strings = append(c.to.Strings, c.n.table.strings(ctx, c.keeps(m.f.name), m.at))
 		}
 	}
 }
@@ -131,8 +141,9 @@ func (x *graphOf) meanings(ctx context.Context, n *nodeType, used map[int]bool) 
 				left = append(left, why)
 			}
 		default:
-			_, unit := f.stored(timeColumn)
-			all = append(all, &meant{at: i, f: f, unit: cmp.Or(unit, x.r.TimesIn, "s")})
+			m := &meant{at: i, f: f}
+			m.setUnit(x.r)
+			all = append(all, m)
 		}
 	}
 	for name := range n.spec.Kinds {
@@ -167,12 +178,22 @@ func (x *graphOf) meanings(ctx context.Context, n *nodeType, used map[int]bool) 
 			left = append(left, fmt.Sprintf("%s (%s)", c.f.name, why))
 			continue
 		}
+		if err := x.tell(ctx, t, c.at); err != nil {
+			return nil, err
+		}
 		list = append(list, c)
 	}
 	if left != nil {
 		x.g.Tell(source.LeftOut, t.name, int64(len(left)), "%s: not stored: %s", t.name, source.Few(left))
 	}
 	return list, nil
+}
+
+// setUnit finds the unit of times.
+func (c *meant) setUnit(r *source.Request) {
+	_, unit := c.f.stored(timeColumn)
+	unit = cmp.Or(unit, r.TimesIn)
+	c.unit, c.plain = cmp.Or(unit, "s"), unit == ""
 }
 
 // group returns the columns of a kind side by side, as one column.

@@ -260,7 +260,7 @@ func (e *edgeType) set(at end, b *batch, k int, to *ids) error {
 func (x *graphOf) describeEdges(ctx context.Context) error {
 	var parts []source.Part
 	for _, e := range x.edges {
-		if err := x.columns(e); err != nil {
+		if err := x.columns(ctx, e); err != nil {
 			return err
 		}
 		p := source.Part{Type: e.types[0], Reverse: -1}
@@ -285,9 +285,12 @@ func (x *graphOf) describeEdges(ctx context.Context) error {
 }
 
 // add adds columns of the table, side by side, as a column of the edges.
-func (e *edgeType) add(name string, parts []int, used map[int]bool) error {
+func (x *graphOf) add(ctx context.Context, e *edgeType, name string, parts []int, used map[int]bool) error {
 	for _, p := range parts {
 		used[p] = true
+		if err := x.tell(ctx, e.table, p); err != nil {
+			return err
+		}
 	}
 	dtype, unit, width, err := e.table.pack(name, parts)
 	if err != nil {
@@ -302,7 +305,7 @@ func (e *edgeType) add(name string, parts []int, used map[int]bool) error {
 }
 
 // columns finds the columns of an edge type.
-func (x *graphOf) columns(e *edgeType) error {
+func (x *graphOf) columns(ctx context.Context, e *edgeType) error {
 	t, s := e.table, e.spec
 	used := map[int]bool{e.dst.column: true, e.src.column: true}
 	t.leave(s.Without, used)
@@ -329,7 +332,7 @@ func (x *graphOf) columns(e *edgeType) error {
 			parts = []int{i}
 		}
 		if parts != nil {
-			if err := e.add(c.name, parts, used); err != nil {
+			if err := x.add(ctx, e, c.name, parts, used); err != nil {
 				return err
 			}
 		}
@@ -338,7 +341,7 @@ func (x *graphOf) columns(e *edgeType) error {
 		for _, name := range *s.Columns {
 			i, err := t.column(name)
 			if err == nil {
-				err = e.add(name, []int{i}, used)
+				err = x.add(ctx, e, name, []int{i}, used)
 			}
 			if err != nil {
 				return err
@@ -346,11 +349,15 @@ func (x *graphOf) columns(e *edgeType) error {
 		}
 		return nil
 	}
-	for _, i := range x.rest(t, used) {
-		if !e.has(t.list[i].name) {
-			if err := e.add(t.list[i].name, []int{i}, used); err != nil {
-				return err
-			}
+	rest, err := x.rest(ctx, t, used)
+	if err != nil {
+		return err
+	}
+	for _, i := range rest {
+		if name := t.list[i].name; e.has(name) {
+			x.g.Tell(source.LeftOut, name, 1, "%s: the column %q is not stored: another has its name", t.name, name)
+		} else if err := x.add(ctx, e, name, []int{i}, used); err != nil {
+			return err
 		}
 	}
 	return nil

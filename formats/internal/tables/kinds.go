@@ -47,6 +47,8 @@ type meant struct {
 	f    *field
 	kind string
 	unit string // of times
+	// plain says that times are plain numbers, of which nobody says the unit: they are taken for seconds
+	plain bool
 
 	sample    []string // values of some rows
 	fractions bool     // of numbers: some are not whole
@@ -62,6 +64,8 @@ type meant struct {
 	codes     []int32       // their numbers: the most frequent first
 	low, high int64         // of times, in seconds
 	times     []int64       // for the median
+	rounded   int64         // how many whole numbers float32 does not hold
+	far       int64         // how many plain numbers are beyond source.Far seconds
 }
 
 // moments are mean and deviation of numbers (Welford, Technometrics 1962).
@@ -92,9 +96,17 @@ func (f *field) cell(v *vector, i int) (_ string, ok bool) {
 		return strconv.FormatBool(v.data[i] != 0), true
 	case f.dtype.IsFloat():
 		x := f.dtype.Float(v.data[int64(i)*f.dtype.Size():])
-		return strconv.FormatFloat(x, 'g', -1, 64), x == x
+		return f.spellFloat(x), x == x
 	}
 	return strconv.FormatInt(f.dtype.Integer(v.data[int64(i)*f.dtype.Size():]), 10), true
+}
+
+// spellFloat spells a number of a column of floats, a whole one as a column of whole numbers does.
+func (f *field) spellFloat(x float64) string {
+	if x == math.Trunc(x) && math.Abs(x) < 1<<53 && !f.exponents {
+		return strconv.FormatInt(int64(x), 10)
+	}
+	return strconv.FormatFloat(x, 'g', -1, 64)
 }
 
 // number returns a value as a number; NaN where there is none.
@@ -150,9 +162,9 @@ func (c *meant) see(v *vector, i int) {
 // or of bytes that are no text.
 func (c *meant) guess() string {
 	switch f := c.f; {
-	case f.list && f.dtype.IsFloat():
+	case f.list:
 		return embedding
-	case f.list || c.binary || len(c.sample) == 0 && f.unit == "":
+	case c.binary || len(c.sample) == 0 && f.unit == "":
 		return ""
 	case f.unit != "":
 		return timestamp
@@ -242,6 +254,7 @@ func (x *graphOf) measure(ctx context.Context, t *table, before int64, list []*m
 	})
 	for _, c := range list {
 		c.number()
+		x.tellValues(t, c)
 	}
 	return err
 }
@@ -258,6 +271,9 @@ func (c *meant) measure(b *batch, v *vector, row, stride int64, budget *source.B
 			if x != x || math.IsInf(x, 0) {
 				c.missing++
 				continue
+			}
+			if x == math.Trunc(x) && float64(float32(x)) != x {
+				c.rounded++
 			}
 			if c.moments.add(x); (row+int64(i))%stride == 0 {
 				c.values = append(c.values, x)
@@ -286,6 +302,11 @@ func (c *meant) measure(b *batch, v *vector, row, stride int64, budget *source.B
 		data, err := c.f.timesOf(v, b.rows, unified.Int64, nil)
 		if err != nil {
 			return err
+		}
+		for i := int64(0); c.plain && 8*i < int64(len(data)); i++ {
+			if unified.Int64.Integer(data[8*i:]) > source.Far {
+				c.far++
+			}
 		}
 		c.measureTimes(data, c.unit, row, stride)
 	default:

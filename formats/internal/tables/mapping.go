@@ -115,6 +115,8 @@ type Format struct {
 	Delimiter string `yaml:"delimiter"` // of CSV; "": as its first line tells
 	// Header names the columns of a CSV whose first line does not.
 	Header Words `yaml:"header"`
+	// Null are cells of a CSV that stand for missing values, as an empty one does; nil: those of the request.
+	Null Words `yaml:"null"`
 }
 
 // Key is a foreign key: a column with the ids of nodes of another type.
@@ -172,6 +174,15 @@ func fields(n *yaml.Node, to any, short func(string)) error {
 	switch {
 	case n.Kind == yaml.MappingNode:
 		known := keysOf(reflect.TypeOf(to).Elem())
+		for i := 0; i < len(n.Content); i += 2 {
+			if k := n.Content[i]; k.Value == "null" { // a key, and cells that are called so, not nothing
+				for _, v := range append([]*yaml.Node{k, n.Content[i+1]}, n.Content[i+1].Content...) {
+					if v.Tag == "!!null" {
+						v.Tag = "!!str"
+					}
+				}
+			}
+		}
 		if err := eachKey(n, "", func(key string, v *yaml.Node) error {
 			if !slices.Contains(known, key) {
 				return fmt.Errorf("line %d: %.40q is not known here; there are: %s", v.Line, key,

@@ -95,6 +95,11 @@ func (m *More) open(ctx context.Context, r *source.Request) (map[int]*table, err
 			return nil, err
 		}
 	}
+	for _, t := range opened {
+		for i := range t.list {
+			t.list[i].gaps = false // the dataset has a type
+		}
+	}
 	maps.DeleteFunc(opened, func(_ int, t *table) bool { return t.count == 0 })
 	return opened, nil
 }

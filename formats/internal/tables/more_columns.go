@@ -233,8 +233,7 @@ func (c *moreColumns) continues(m *meant, d *described) error {
 			return err
 		}
 	}
-	_, unit := m.f.stored(timeColumn)
-	m.unit = cmp.Or(unit, c.x.r.TimesIn, "s")
+	m.setUnit(c.x.r)
 	if err := m.check(c.n.table); err != nil {
 		return err
 	}
@@ -285,7 +284,9 @@ func (c *moreColumns) takeCategories(m *meant) error {
 			err = fmt.Errorf("%w: the category %.40q of %q is there twice", formats.ErrCorrupt, s, name)
 		}
 		x, no := strconv.ParseFloat(s, 64)
-		digits = digits && no == nil && strconv.FormatFloat(x, 'g', -1, 64) == s
+		short := strconv.FormatFloat(x, 'g', -1, 64)
+		m.f.exponents = m.f.exponents || no == nil && short == s && strings.Contains(s, "e+")
+		digits = digits && no == nil && (short == s || m.f.spellFloat(x) == s)
 		m.old++
 		return err
 	}); err != nil {
@@ -295,10 +296,12 @@ func (c *moreColumns) takeCategories(m *meant) error {
 		return err
 	}
 	m.counts = m.counts[:m.old]
+	has := func(name string) bool { return m.names.Find([]byte(name)) >= 0 }
 	switch f := m.f; { // a CSV does not say what its cells are
+	case f.boolean && (has("0") || has("1")) && !has("true") && !has("false"):
+		f.boolean = false // one value has one name
 	case f.text || digits || !c.n.table.isText():
-	case f.dtype == unified.Uint8 && (m.names.Find([]byte("true")) >= 0 || m.names.Find([]byte("false")) >= 0):
-		f.boolean = true
+	case f.boolean && (has("true") || has("false") || m.old == 0):
 	default:
 		c.n.table.readAsText(m.at)
 	}

@@ -102,6 +102,11 @@ func (x *graphOf) describeNodes(ctx context.Context, at int) error {
 	}
 	used := map[int]bool{}
 	if n.id >= 0 {
+		if n.text && n.table.list[n.id].hex {
+			if err := x.tell(ctx, n.table, n.id); err != nil {
+				return err
+			}
+		}
 		if used[n.id] = true; n.keys != nil && !n.text {
 			node.Columns = append(node.Columns, n.column("id", []int{n.id}))
 		}
@@ -140,8 +145,8 @@ func (t *table) pack(name string, parts []int) (dtype unified.DType, unit string
 			return 0, "", 0, t.fail(f.name, errors.New("is text, which cannot be a part of features"))
 		}
 		if i == 0 {
-			dtype = f.dtype
-		} else if dtype != f.dtype {
+			dtype = f.packed()
+		} else if dtype != f.packed() {
 			dtype = unified.Float32
 			if f.dtype == unified.Float16 || t.list[parts[0]].dtype == unified.Float16 {
 				return 0, "", 0, t.fail(f.name, errors.New("is float16 beside other types: make them one type"))
@@ -219,27 +224,30 @@ func (t *table) rows(b *batch, name string, parts []int, dtype unified.DType, to
 		}
 		return to, err
 	}
+	var data [][]byte
 	for k, p := range parts {
 		f, v := &t.list[p], &b.columns[k]
-		if i := firstNull(v.valid); i >= 0 && f.dtype < unified.Float16 {
+		if i := firstNull(v.valid); i >= 0 && f.packed() < unified.Float16 {
 			return nil, b.fail(f.name, &rowError{i, errors.New("the number is missing: fill it, or list the columns " +
 				"that are wanted under \"columns\"")})
 		}
+		data = append(data, f.packedData(v))
 	}
 	if len(parts) == 1 {
-		return source.Convert(to, t.list[parts[0]].dtype, dtype, b.columns[0].data), nil
+		return source.Convert(to, t.list[parts[0]].packed(), dtype, data[0]), nil
 	}
 	for i := range int64(b.rows) {
 		for k, p := range parts {
 			f := &t.list[p]
-			to = source.Convert(to, f.dtype, dtype, b.columns[k].data[i*f.rowBytes():(i+1)*f.rowBytes()])
+			row := f.packed().Size() * f.width
+			to = source.Convert(to, f.packed(), dtype, data[k][i*row:(i+1)*row])
 		}
 	}
 	return to, nil
 }
 
 // features adds the columns that are named as such, else one that is called so.
-func (x *graphOf) features(_ context.Context, n *nodeType, node *source.NodeType, used map[int]bool) error {
+func (x *graphOf) features(ctx context.Context, n *nodeType, node *source.NodeType, used map[int]bool) error {
 	var parts []int
 	for _, name := range n.spec.Features {
 		i, err := n.table.column(name)
@@ -258,6 +266,11 @@ func (x *graphOf) features(_ context.Context, n *nodeType, node *source.NodeType
 	}
 	if _, _, _, err := n.table.pack("feature", parts); err != nil {
 		return err
+	}
+	for _, i := range parts {
+		if err := x.tell(ctx, n.table, i); err != nil {
+			return err
+		}
 	}
 	c := n.column("feature", parts)
 	if c.Shape == nil {
@@ -284,6 +297,9 @@ func (x *graphOf) label(ctx context.Context, n *nodeType, node *source.NodeType,
 		return nil
 	}
 	used[at] = true
+	if err := x.tell(ctx, n.table, at); err != nil {
+		return err
+	}
 	f := &n.table.list[at]
 	if f.list {
 		node.Columns = append(node.Columns, n.column("label", []int{at}))
@@ -460,24 +476,27 @@ func (x *graphOf) others(ctx context.Context, n *nodeType, node *source.NodeType
 	for _, c := range node.Columns {
 		have[c.Name] = true
 	}
-	add := func(name string, i int) {
+	add := func(name string, i int) error {
 		if used[i] = true; have[name] {
 			x.g.Tell(source.LeftOut, name, 1, "%s: the column %q is not stored: another has its name", t.name, name)
-			return
+			return nil
 		}
 		have[name] = true
 		if t.list[i].text && !t.list[i].times(name) {
 			node.Strings = append(node.Strings, t.strings(ctx, name, i))
-			return
+		} else {
+			node.Columns = append(node.Columns, n.column(name, []int{i}))
 		}
-		node.Columns = append(node.Columns, n.column(name, []int{i}))
+		return x.tell(ctx, t, i)
 	}
 	if n.spec.Time != "" {
 		i, err := t.column(n.spec.Time)
 		if err != nil {
 			return err
 		}
-		add("time", i)
+		if err := add("time", i); err != nil {
+			return err
+		}
 	}
 	for _, k := range n.spec.Keys {
 		i, err := t.column(k.Column)
@@ -489,21 +508,26 @@ func (x *graphOf) others(ctx context.Context, n *nodeType, node *source.NodeType
 	if n.spec.Columns != nil {
 		for _, name := range *n.spec.Columns {
 			i, err := t.column(name)
+			if err == nil {
+				err = add(name, i)
+			}
 			if err != nil {
 				return err
 			}
-			add(name, i)
 		}
 		return nil
 	}
-	for _, i := range x.rest(t, used) {
-		add(t.list[i].name, i)
+	rest, err := x.rest(ctx, t, used)
+	for _, i := range rest {
+		if err == nil {
+			err = add(t.list[i].name, i)
+		}
 	}
-	return nil
+	return err
 }
 
 // rest returns the columns of numbers that are not used, and names the others in a note.
-func (x *graphOf) rest(t *table, used map[int]bool) (list []int) {
+func (x *graphOf) rest(ctx context.Context, t *table, used map[int]bool) (list []int, err error) {
 	var left []string
 	for i, f := range t.list {
 		switch {
@@ -511,7 +535,9 @@ func (x *graphOf) rest(t *table, used map[int]bool) (list []int) {
 		case f.bad == "" && (!f.text || f.unit != "") && f.width > 0:
 			list = append(list, i)
 		default:
-			left = append(left, fmt.Sprintf("%s (%v)", f.name, &f))
+			if left = append(left, fmt.Sprintf("%s (%v)", f.name, &f)); f.doubt != nil {
+				err = x.tell(ctx, t, i)
+			}
 		}
 	}
 	if left != nil {
@@ -519,7 +545,7 @@ func (x *graphOf) rest(t *table, used map[int]bool) (list []int) {
 			"%s: not stored, since they are not numbers: %s; name them under \"columns\"", t.name,
 			source.Few(left))
 	}
-	return list
+	return list, err
 }
 
 // strings returns a column of text.

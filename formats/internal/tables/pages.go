@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"sync"
 
@@ -152,11 +153,17 @@ func (p *pages) fill(to []byte, body int64, h *pageHeader) error {
 		if h.compressed != h.expanded {
 			return fmt.Errorf("it is not compressed, and states %d bytes and %d", h.compressed, h.expanded)
 		}
-		return readFull(p.in, to, body)
+		if err := readFull(p.in, to, body); err != nil {
+			return err
+		}
+		return h.check(to)
 	}
 	p.scratch.Resize(int(h.compressed))
 	src, levels := p.scratch.Bytes(), h.levels()
 	if err := readFull(p.in, src, body); err != nil {
+		return err
+	}
+	if err := h.check(src); err != nil {
 		return err
 	}
 	copy(to, src[:levels])
@@ -302,6 +309,7 @@ type pageHeader struct {
 	expanded, compressed int64
 	values, nulls, rows  int64
 	encoding             int64
+	crc                  int64 // of what follows the header, as int32; noCRC: it states none
 	defs, reps           int64 // how levels are encoded; of version 2 how many bytes they have
 	plain                bool  // of version 2: not compressed
 }
@@ -317,6 +325,16 @@ func (h *pageHeader) levels() int64 {
 	return h.defs + h.reps
 }
 
+const noCRC = 1 << 40
+
+// check compares the bytes behind the header with the checksum that it states.
+func (h *pageHeader) check(body []byte) error {
+	if sum := crc32.ChecksumIEEE(body); h.crc != noCRC && uint32(h.crc) != sum {
+		return fmt.Errorf("its checksum is %08x, and it states %08x", sum, uint32(h.crc))
+	}
+	return nil
+}
+
 const maxHeader = 16 << 20 // bytes of a header, as the library bounds them
 
 // readPageHeader reads a header, which is a struct of Thrift's compact protocol.
@@ -324,8 +342,9 @@ func readPageHeader(r io.Reader) (h pageHeader, err error) {
 	count := &source.Counting{R: io.LimitReader(r, maxHeader)}
 	ahead := bufio.NewReader(count)
 	compressed := true
+	h.crc = noCRC
 	t := thriftStruct{thrift.NewTCompactProtocolConf(thrift.NewStreamTransportR(ahead), nil)}
-	err = t.take(map[int16]any{1: &h.kind, 2: &h.expanded, 3: &h.compressed,
+	err = t.take(map[int16]any{1: &h.kind, 2: &h.expanded, 3: &h.compressed, 4: &h.crc,
 		5: map[int16]any{1: &h.values, 2: &h.encoding, 3: &h.defs, 4: &h.reps},
 		7: map[int16]any{1: &h.values, 2: &h.encoding},
 		8: map[int16]any{1: &h.values, 2: &h.nulls, 3: &h.rows, 4: &h.encoding, 5: &h.defs, 6: &h.reps,

@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"math"
+	"slices"
 
 	"github.com/apache/arrow/go/v15/parquet"
 	"github.com/apache/arrow/go/v15/parquet/file"
@@ -28,6 +28,7 @@ type parquetFile struct {
 	groups []int64 // rows of each group
 	// first and last bound the groups that are read; last is 0 for all
 	first, last int
+	unknown     map[int]string // columns of logical types that the library does not know
 }
 
 // leaf is a column of the file. The schema of one that can be stored is a number or text, or a list of numbers.
@@ -45,7 +46,7 @@ func (p *parquetFile) open() (*openParquet, error) {
 	}
 	a := newAllocator(p.budget, raw.Size)
 	props := parquet.NewReaderProperties(a)
-	r, err := file.NewParquetReader(io.NewSectionReader(raw, 0, raw.Size), file.WithReadProps(props))
+	r, err := p.newReader(raw, file.WithReadProps(props))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: %w", ErrFormat, err), raw.Close())
 	}
@@ -93,6 +94,9 @@ func (p *parquetFile) describe() error {
 		for i := range s.NumColumns() {
 			f, l := describeLeaf(s.Column(i))
 			l.column = i
+			if what, ok := p.unknown[i]; ok {
+				f.bad, f.list = what, false
+			}
 			if f.list && f.bad == "" && p.count > 0 {
 				if f.width, err = p.firstWidth(r, &l); errors.Is(err, errUnread) {
 					return &columnError{f.name, -1, err}
@@ -148,6 +152,7 @@ func (f *field) physical(c *schema.Column) string {
 	switch logical.(type) {
 	case schema.DecimalLogicalType, *schema.DecimalLogicalType:
 		f.dtype, f.decimal = unified.Float64, decimalOf(c)
+		f.ofDecimals(precisionOf(logical))
 		return ""
 	case schema.IntervalLogicalType:
 		return "intervals"
@@ -418,6 +423,9 @@ func (d *decoder) next(n int64, v *vector) error {
 	return d.fill(v, values)
 }
 
+// errListGap is the error of a list of whole numbers of which one is missing.
+var errListGap = errors.New("a number within a list is missing")
+
 // levels looks at which rows have values.
 func (d *decoder) levels(v *vector, values int) error {
 	present, all := 0, true
@@ -436,8 +444,9 @@ func (d *decoder) levels(v *vector, values int) error {
 		for i, def := range d.def {
 			v.valid[i] = def == d.leaf.def
 		}
-	} else if !all && d.field.width > 0 && d.field.dtype != unified.Float32 && d.field.dtype != unified.Float64 {
-		return errors.New("a number within a list is missing")
+	} else if !all && d.field.width > 0 && !d.field.dtype.IsFloat() {
+		at := slices.IndexFunc(d.def, func(def int16) bool { return def != d.leaf.def })
+		return &rowError{at / int(d.field.width), errListGap}
 	}
 	return nil
 }
@@ -493,25 +502,19 @@ func (d *decoder) fill(v *vector, values int) error {
 			return nil
 		}
 	}
-	k, put := 0, d.put()
+	k, put, missing := 0, d.put(), make([]byte, d.field.dtype.Size())
+	d.field.dtype.Put(missing, math.NaN())
 	d.badRow = -1
 	at(func(i int, there bool) {
 		if there {
 			put(k)
 			k++
 			if d.bad != nil && d.badRow < 0 {
-				d.badRow = i
+				d.badRow = i / int(d.field.width)
 			}
 			return
 		}
-		switch d.field.dtype {
-		case unified.Float32:
-			d.data = binary.LittleEndian.AppendUint32(d.data, math.Float32bits(float32(math.NaN())))
-		case unified.Float64:
-			d.data = binary.LittleEndian.AppendUint64(d.data, math.Float64bits(math.NaN()))
-		default:
-			d.data = append(d.data, make([]byte, d.field.dtype.Size())...)
-		}
+		d.data = append(d.data, missing...)
 	})
 	v.data = d.data
 	if d.bad != nil {

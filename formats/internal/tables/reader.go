@@ -14,7 +14,7 @@ import (
 
 // Reader reads tables by a mapping, or a single table of edges.
 var Reader = source.Reader{Name: "tables", Title: "tables (Parquet, Arrow, CSV) by a mapping, or a table of edges",
-	Options: []string{"ids", "columns"}, Find: findGraphs, Read: readGraph, Plan: plan}
+	Options: []string{"ids", "columns", "null"}, Find: findGraphs, Read: readGraph, Plan: plan}
 
 func findGraphs(t *source.Tree) (found []string) {
 	for _, name := range t.Files() {

@@ -2,6 +2,7 @@ package tables
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -140,7 +141,19 @@ func openPart(ctx context.Context, at source.Place, format Format, r *source.Req
 	case bytes.HasPrefix(head, []byte("FEA1")):
 		return nil, errors.New("a file of Feather 1, which is not read: write it as version 2, or as Parquet")
 	}
-	f := &csvFile{at: at, budget: r.Budget, format: format}
+	text, err := at.Head()
+	if err != nil {
+		return nil, err
+	}
+	if what := source.NotLines(text); what != "" {
+		return nil, source.Error(at.Path(), "", -1, "a table is Parquet, Arrow or CSV: export it as one",
+			fmt.Errorf("is %s", what))
+	}
+	nulls := r.Null
+	if format.Null != nil {
+		nulls = format.Null
+	}
+	f := &csvFile{at: at, budget: r.Budget, format: format, nulls: source.NullSet(nulls)}
 	return f, f.describe(ctx)
 }
 
@@ -201,9 +214,10 @@ func (t *table) unify(p part) error {
 		case t.count == 0:
 			t.list[i] = list[i]
 		case isText && !a.list && !b.list && !a.text && !b.text:
-			a.dtype = source.Common(a.dtype, b.dtype)
+			a.dtype, a.gaps = source.Common(a.dtype, b.dtype), a.gaps || b.gaps
+			a.gaps = a.gaps && !a.dtype.IsFloat()
 		case isText && (a.text || b.text):
-			*a = field{name: a.name, text: true, width: 1}
+			*a = field{name: a.name, text: true, width: 1, doubt: cmp.Or(a.doubt, b.doubt)}
 		default:
 			return fmt.Errorf("column %q is %v, and %v in the first file", a.name, b, a)
 		}

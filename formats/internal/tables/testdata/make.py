@@ -55,3 +55,16 @@ spark = {"date": pa.array([18_000, 18_001], pa.date32()), "at": pa.array([5, 6],
          "src": pa.array([0, 1], pa.int16()), "dst": pa.array([1, 0], pa.uint32())}
 pq.write_table(pa.table(spark), "types.parquet")
 pa.feather.write_feather(pa.table(spark), "types.arrow", compression="uncompressed")
+
+D = __import__("decimal").Decimal
+stored = {"ints": pa.array([[1, 2], [3, 4], [5, 6]], pa.list_(pa.int64())),
+          "hash": pa.array([b"\x01\xab", b"\xff\x00", b"\x00\x00"], pa.binary(2)),
+          "price": pa.array([D("1.25"), None, D("12345678901234567.89")], pa.decimal128(38, 2)),
+          "tax": pa.array([D("0.50"), D("-2.25"), None], pa.decimal128(9, 2)),
+          "half": pa.array(np.array([1.5, 0, -2], np.float16), mask=np.array([False, True, False])),
+          "src": pa.array([0, 1, 2], pa.int64()), "dst": pa.array([1, 2, 0], pa.int64())}
+pq.write_table(pa.table(stored), "stored.parquet", write_page_checksum=True)
+pa.feather.write_feather(pa.table(stored), "stored.arrow", compression="uncompressed")
+gap = pa.table({"id": pa.array([0, 1, 2], pa.int64()), "v": pa.array([[1, 2], [3, 4], [5, None]], pa.list_(pa.int32()))})
+pq.write_table(gap, "gap.parquet")
+pa.feather.write_feather(gap, "gap.arrow", compression="uncompressed")

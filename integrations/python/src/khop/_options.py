@@ -247,12 +247,16 @@ class ConvertOptions(TypedDict, total=False):
     """Write nothing; print what would be written, and the memory, disk and time needed. Default: False."""
     encoding: Optional[str]
     """Encoding of the source's text: utf-8, latin-1, windows-1252, utf-16. Default: "utf-8"."""
+    feature: Optional[str]
+    """Node column to use as features."""
     feature_dtype: Optional[Sequence[str]]
     """Store node features as float16, bfloat16, int8 or int4; COLUMN=DTYPE for one column."""
     features: Optional[str]
     """.npy file with a row of features per node."""
     force: Optional[bool]
     """Replace a dataset that is there. Default: False."""
+    header: Optional[str]
+    """First line of an edge list is names: auto, yes, no. Default: "auto"."""
     ids: Optional[str]
     """Ids of an edge list: auto, numbers, names. Default: "auto"."""
     keep: Optional[Sequence[str]]
@@ -263,6 +267,8 @@ class ConvertOptions(TypedDict, total=False):
     """.npy file with a label per node."""
     max_memory: Optional[Union[int, str]]
     """The most memory to take, such as 4GB; default: a quarter of what is free."""
+    null: Optional[Sequence[str]]
+    """Cells of text that stand for missing values, such as NULL."""
     relations_as_types: Optional[bool]
     """Make each relation of a knowledge graph an edge type. Default: False."""
     reorder: Optional[str]
@@ -274,7 +280,7 @@ class ConvertOptions(TypedDict, total=False):
     skip_bad: Optional[int]
     """Leave out at most this many bad lines of an edge list, and report them. Default: 0."""
     strict: Optional[bool]
-    """Fail if anything would be left out, guessed, renumbered, doubled, altered or shared. Default: False."""
+    """Fail if anything would be left out, guessed, renumbered, renamed, doubled, altered or shared. Default: False."""
     symmetrise: Optional[bool]
     """Store both directions of every edge, self-loops once. Default: False."""
     task: Optional[str]

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/hex"
-	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -63,7 +62,7 @@ func (p *program) Open(_ context.Context, dataset string, columns []tier.Column)
 	command := exec.Command(path, "--pipe", p.address) // it ends when this process does: at the end of its input
 	command.Stderr = os.Stderr
 	if p.runs, err = rowpipe.Start(command, dataset, list); err != nil {
-		return fmt.Errorf("%s of %s: %w", option.NameOf(p.opt, "RowsFrom"), p.address, err)
+		return option.Textf("%s of %s: %w", option.NameOf(p.opt, "RowsFrom"), p.address, err)
 	}
 	return nil
 }

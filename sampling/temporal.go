@@ -66,7 +66,7 @@ type Temporal struct {
 	// seed's time.
 	Chain bool `id:"chain" for:"temporal" help:"Let each edge limit the times beyond it: paths go back in time."`
 	// AsOf is the time of seeds that have no time; nil for none.
-	AsOf *int64 `for:"temporal" empty:"none" value:"TIME" help:"Time of seeds that have no other."`
+	AsOf *int64 `for:"temporal" empty:"none" kind:"time" value:"TIME" help:"..."`
 }
 
 // of returns what it is for the graphs of a schema: without times of the edges where they have none.

@@ -42,7 +42,7 @@ func TestColumnsAreAddedWithoutWritingTheOthersAgain(t *testing.T) {
 	labels := make([]uint8, 2000)
 	labels[5] = 8
 	file = textFile(t, "label.npy", string(expect.NPY(labels)))
-	fails(t, exitFailed, `there is a column "label" already: choose another name, or replace it by --force`, "add",
+	fails(t, exitFailed, `there is a column "label" already: choose another name, or replace it (--force)`, "add",
 		data, "--column", "label="+file)
 	fails(t, exitUsage, "name=file.npy", "add", data, "--column", "x")
 	must(t, "add", data, "--column", "node:label="+file, "--force")

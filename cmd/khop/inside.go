@@ -87,7 +87,7 @@ func configured(ctx context.Context, config string, stderr io.Writer, f func(*in
 	c := &insideConfig{serveCmd: &cli.Serve, rank: of.Rank, env: env, release: heaps.enter(&env.memory)}
 	if err = env.limitMemory(line); err == nil {
 		if c.dataset, err = c.openForLoaders(env, c.Dataset); err == nil {
-			if err = f(c); err != nil {
+			if err = env.memory.explain(f(c)); err != nil {
 				err = errors.Join(err, c.dataset.Close())
 			}
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"runtime/debug"
 	"sync"
@@ -21,7 +22,8 @@ type memoryLimit struct {
 	// control group leave.
 	pinned.Ledger
 
-	asked int64 // what --max-memory leaves; 0: no limit was requested
+	given int64 // --max-memory; 0: no limit was requested
+	asked int64 // what that leaves; 0: no limit was requested
 	bytes int64 // the limit of Ledger; 0: none
 }
 
@@ -57,7 +59,7 @@ func (l *memoryLimit) settle(size int64, m *machine.Machine) (err error) {
 	if l.asked, err = forData(size); err != nil {
 		return err
 	}
-	l.bytes = l.asked
+	l.given, l.bytes = size, l.asked
 	all := size
 	if left, room, ok := m.GroupRoom(); ok {
 		if room <= 0 {
@@ -72,6 +74,26 @@ func (l *memoryLimit) settle(size int64, m *machine.Machine) (err error) {
 		heaps.limit(l, all)
 	}
 	return nil
+}
+
+// explain adds to an error of memory what was given, and what would do, both with what the program itself takes.
+func (l *memoryLimit) explain(err error) error {
+	if l.given == 0 || !errors.Is(err, loader.ErrMemory) && !errors.Is(err, pinned.ErrLimit) {
+		return err
+	}
+	enough := ""
+	if of := (interface{ Needed() int64 })(nil); errors.As(err, &of) {
+		const unit = 1e6 // the text has three digits: rounded up they suffice
+		all := of.Needed() + machine.Own
+		for step := int64(unit); ; step *= 10 {
+			if all = (all + step - 1) / step * step; all < 1000*step {
+				break
+			}
+		}
+		enough = "; allow at least " + machine.Bytes(all)
+	}
+	return option.Textf("%w: %s is %s, of which the program itself takes up to %s%s", err,
+		option.NameOf(loader.Options{}, "MaxMemory"), machine.Bytes(l.given), machine.Bytes(machine.Own), enough)
 }
 
 // forData returns what a limit of the process leaves beside what the program itself takes; 0 for none.

@@ -66,6 +66,9 @@ func (f *loadFlags) withoutColumns() {
 
 // options returns the loader's options; src has the seeds.
 func (f *loadFlags) options(env *environment, src loader.Source) (o loader.Options, err error) {
+	if err := f.dateSeeds(src.Graph().Schema()); err != nil {
+		return loader.Options{}, err
+	}
 	o = f.said()
 	if o.Seeds, err = f.seeds(env, src); err != nil {
 		return loader.Options{}, err

@@ -159,7 +159,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal 
 	}
 	defer heaps.enter(&env.memory)()
 	if err = env.limitMemory(line); err == nil {
-		err = env.withParent(cli.Parent, func() error { return execute(line, env) })
+		err = env.memory.explain(env.withParent(cli.Parent, func() error { return execute(line, env) }))
 	}
 	return env.status(err)
 }

@@ -34,6 +34,7 @@ type optionFlags struct {
 	loader  loader.Options // as said, with Sampler, but without Seeds
 	server  server.Options // of khop serve
 	sampler sampling.Sampler
+	asOf    *dated // nil for a number, or none
 }
 
 // chosen are options that the command itself turns into those of the loader.
@@ -112,6 +113,10 @@ func (f *optionFlags) set(said option.Said) (err error) {
 		return err
 	}
 	if err := option.Apply(&f.chosen, chosenOptions(), said); err != nil {
+		return err
+	}
+	said, err = f.withoutDate(said)
+	if err != nil {
 		return err
 	}
 	if err := f.makeSampler(said); err != nil {

@@ -34,7 +34,7 @@ func TestLinksThatTheirSplitDoesNotFollowAreNoLeak(t *testing.T) {
 	hints := must(t, "check", data, "--deep")
 	expect.That(t, !strings.Contains(hints, "split valid") && !strings.Contains(hints, "split exam"), "%s", hints)
 	must(t, "sample", data, "--seeds", "valid", "--mask", "valid_graph", "--batches", "1")
-	fails(t, exitFailed, `there is a split "exam" already: choose another name, or replace it by --force`,
+	fails(t, exitFailed, `there is a split "exam" already: choose another name, or replace it (--force)`,
 		"split", data, "--links", "--names", "learn,valid,exam")
 	fails(t, exitUsage, "--undirected is for --links", "split", data, "--undirected")
 }

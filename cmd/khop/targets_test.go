@@ -83,3 +83,30 @@ func TestADashIsStandardOutput(t *testing.T) {
 		expect.Is(t, err, os.ErrNotExist, line)
 	}
 }
+
+// TestATargetThatExistsNamesTheOptionOfItsDoor: --force on the command line, force=True in Python.
+func TestATargetThatExistsNamesTheOptionOfItsDoor(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	expect.OK(t, os.WriteFile(at("e.txt"), []byte("0 1\n1 2\n"), 0o600), os.WriteFile(at("c"), []byte("{}"), 0o600),
+		os.Mkdir(at("x"), 0o700), os.WriteFile(at("x.npy"), []byte(expect.NPY(make([]float32, 3), 3)), 0o600))
+	must(t, "convert", at("e.txt"), at("D"))
+	must(t, "add", at("D"), "--column", "w="+at("x.npy"))
+	for _, line := range [][]string{
+		{"generate", "rmat", at("D"), "--nodes", "8", "--edges", "9"}, {"export", at("D"), at("x"), "--to", "numpy"},
+		{"add", at("D"), "--column", "w=" + at("x.npy")}, {"convert", at("e.txt"), at("D"), "--tasks", "2"},
+		{"convert", at("e.txt"), at("D")},
+	} {
+		_, said, code := khop(t, line...)
+		expect.That(t, code == exitFailed && strings.Contains(said, "replace it (--force)"), "%v: %s", line, said)
+		if line[0] != "convert" {
+			continue
+		}
+		_, said, code = khop(t, append(line, "--config", at("c"))...)
+		expect.That(t, code == exitFailed && strings.Contains(said, "replace it (force=True)"), "%v: %s", line, said)
+	}
+	_, _, _ = khop(t, "convert", at("e.txt"), at("E"), "--tasks", "2", "--plan")
+	expect.OK(t, os.WriteFile(at("f.txt"), []byte("0 1\n1 3\n"), 0o600))
+	_, said, code := khop(t, "convert", at("f.txt"), at("E"), "--tasks", "2", "--plan")
+	expect.That(t, code == exitFailed && strings.Contains(said, "or remove it (--clean)"), "%d %s", code, said)
+}

@@ -398,8 +398,8 @@ func (x *addition) addColumn(f *source.File, s *graph.Schema, l *pinned.Ledger, 
 
 // exists is the error of a column or split that is there.
 func exists(what, name string) error {
-	return option.Textf("%w: there is a %s %q already: choose another name, or replace it by %s", formats.ErrExist,
-		what, name, option.NameOf(AddOptions{}, "Force"))
+	return option.Textf("%w: there is a %s %q already: choose another name, or replace it (%s)", formats.ErrExist,
+		what, name, option.On("Force"))
 }
 
 // hasSplit reports whether a dataset has a split of nodes of a type, or links of the name.

@@ -124,7 +124,7 @@ func TestForceReplacesTheColumnAndTheSplitOfThatNameAlone(t *testing.T) {
 		{edgeColumn, "x", "", numpy(t, expect.NPY(counted8(140, 3)))},
 		{split, "x", "paper", numpy(t, expect.NPY([]int64{1, 2}))}}
 	expect.OK(t, add(false, both...))
-	for i, says := range []string{`there is a column "x" already: choose another name, or replace it by Force`,
+	for i, says := range []string{`there is a column "x" already: choose another name, or replace it (Force)`,
 		`there is a column "x" already`, `there is a column "x" already`, ""} {
 		expect.Says(t, add(false, both[i]), formats.ErrExist, says, "addition %d once more", i)
 	}

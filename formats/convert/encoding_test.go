@@ -91,3 +91,21 @@ func TestWhatAnEncodingDoesNotHaveIsRefused(t *testing.T) {
 			c.encoding, err)
 	}
 }
+
+// TestTablesOfANamedMappingAreReadInTheEncoding: a source that is the mapping itself, not its folder.
+func TestTablesOfANamedMappingAreReadInTheEncoding(t *testing.T) {
+	dir, dst := spanish(t, "tables", charmap.ISO8859_1.NewEncoder().String), filepath.Join(t.TempDir(), "data")
+	expect.OK(t, os.WriteFile(filepath.Join(dir, "graph.yaml"), []byte("nodes: {persona: {file: n.csv, id: id, "+
+		"columns: [nombre]}}\nedges: {conoce: {file: e.csv, src: s, dst: d}}\n"), 0o600))
+	_, err := Run(context.Background(), filepath.Join(dir, "graph.yaml"), dst, Options{})
+	expect.That(t, err != nil && strings.Contains(err.Error(), "it looks like latin-1; read it by Encoding latin-1"),
+		"without the encoding: %v", err)
+	expect.Must(Run(context.Background(), filepath.Join(dir, "graph.yaml"), dst, Options{Encoding: "latin-1"}))(t)
+	ds := expect.Must(formats.Open(dst))(t)
+	names, err := ds.Strings(0, "nombre")
+	expect.OK(t, err)
+	for i, name := range []string{"José", "Iñaki"} {
+		expect.Same(t, expect.Must(names.At(int64(i)))(t), name)
+	}
+	expect.OK(t, ds.Close())
+}

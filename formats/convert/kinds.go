@@ -82,8 +82,11 @@ func recognise(t *source.Tree, from string) (none source.Reader, _ source.Place,
 		case len(found) == 1:
 			return r, t.At(found[0]), nil
 		case len(found) > 1:
-			return r, source.Place{}, source.Error(t.Path, "", -1, "name one of them, or the folder that it lies in",
-				&severalError{r.Name, found})
+			remedy := "name one of them, or the folder that it lies in"
+			if !slices.ContainsFunc(found, func(name string) bool { return path.Ext(name) != ".csv" }) {
+				remedy += "; tables are read by a mapping, of which khop convert --dry-run prints a draft"
+			}
+			return r, source.Place{}, source.Error(t.Path, "", -1, remedy, &severalError{r.Name, found})
 		case from != "" && t.Single():
 			return r, t.At(t.Files()[0]), nil // the reader will say what is wrong
 		case from != "":

@@ -264,7 +264,7 @@ func (p *tasksPlan) write(work depot.Depot) error {
 		err = work.Make(files, planName)
 	}
 	if errors.Is(err, fs.ErrExist) {
-		err = source.Error(work.Path(""), "", -1, "run its tasks, or remove it (CleanTasks)",
+		err = source.Error(work.Path(""), "", -1, option.Textf("run its tasks, or remove it (%s)", depot.Cleaning),
 			fmt.Errorf("%w: tasks of another conversion", formats.ErrExist))
 	}
 	return err

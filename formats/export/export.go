@@ -113,8 +113,8 @@ func place(target string, opt Options) (path string, stream bool, err error) {
 	case st == nil:
 		return path, false, nil
 	case !opt.Force:
-		return "", false, exists(option.Textf("choose another target, or replace it by %s",
-			option.NameOf(opt, "Force")), formats.ErrExist)
+		return "", false, exists(option.Textf("choose another target, or replace it (%s)",
+			option.On("Force")), formats.ErrExist)
 	case archive && !st.IsDir():
 		return path, false, nil
 	}

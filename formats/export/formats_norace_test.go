@@ -50,7 +50,7 @@ func TestEveryFormatIsWrittenAndReadAgain(t *testing.T) {
 func again(t *testing.T, ds *formats.Dataset, target, format, before string) {
 	t.Helper()
 	if _, err := Run(context.Background(), ds, target, Options{To: format}); !errors.Is(err, formats.ErrExist) ||
-		err.Error() != target+": "+formats.ErrExist.Error()+"; choose another target, or replace it by Force" {
+		err.Error() != target+": "+formats.ErrExist.Error()+"; choose another target, or replace it (Force)" {
 		t.Errorf("%s: a second export: %v", format, err)
 	}
 	for looks := int64(0); ; looks += 1 + looks {

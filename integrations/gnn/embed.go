@@ -236,8 +236,8 @@ func (e *embedding) open(ctx context.Context) (err error) {
 			option.NameOf(e.opt, "Nodes"))
 	}
 	if _, has := g.NodeColumn(e.of, e.opt.Out); has && !e.opt.Force {
-		return fmt.Errorf("%s: %w: column %q; name another one, or replace it by force", e.dir, formats.ErrExist,
-			e.opt.Out)
+		return option.Textf("%s: %w: column %q; name another one, or replace it (%s)", e.dir, formats.ErrExist,
+			e.opt.Out, option.On("Force"))
 	}
 	if err := names.Check("column", e.opt.Out); err != nil && !e.opt.toFile() {
 		return err

@@ -15,12 +15,22 @@ type budget struct {
 	held  int64
 }
 
+// tooLittle is an error of memory that knows how many bytes would have done so far.
+type tooLittle struct {
+	error
+	bytes int64
+}
+
+func (t *tooLittle) Needed() int64 { return t.bytes }
+
+func (t *tooLittle) Unwrap() error { return t.error }
+
 // take counts memory before it is taken.
 func (b *budget) take(bytes int64, what string) error {
 	if b.limit > 0 && bytes > b.limit-b.held {
-		return fmt.Errorf("%w: %s of training take %s beside %s, and the limit is %s; take smaller batches or "+
-			"narrower layers, or allow more", loader.ErrMemory, what, machine.Bytes(bytes), machine.Bytes(b.held),
-			machine.Bytes(b.limit))
+		return &tooLittle{fmt.Errorf("%w: %s of training take %s beside %s, and the limit is %s; take smaller batches "+
+			"or narrower layers, or allow more", loader.ErrMemory, what, machine.Bytes(bytes), machine.Bytes(b.held),
+			machine.Bytes(b.limit)), bytes + b.held}
 	}
 	b.held += bytes
 	heap.Expect(bytes)

@@ -19,7 +19,10 @@ type Error struct {
 }
 
 // Name is an option that the text of an Error names beside its own.
-type Name struct{ Option, Field string }
+type Name struct {
+	Option, Field string
+	On            bool // whether the text says to switch it on
+}
 
 // ofField returns the option of a field, named as in Go.
 func ofField(options any, field string) Option {
@@ -32,12 +35,15 @@ func ofField(options any, field string) Option {
 }
 
 // Named names an option by its field, for the text of a package below the one whose struct has it.
-func Named(field string) Name { return Name{Kebab(field), field} }
+func Named(field string) Name { return Name{Option: Kebab(field), Field: field} }
+
+// On names an option by its field, for a text that says to switch it on: --force, force=True.
+func On(field string) Name { return Name{Option: Kebab(field), Field: field, On: true} }
 
 // NameOf names an option of a struct by its field, for the text of an Error.
 func NameOf(options any, field string) Name {
 	o := ofField(options, field)
-	return Name{o.Name, o.Path}
+	return Name{Option: o.Name, Field: o.Path}
 }
 
 // Errorf returns an Error of a field, which wraps invalid. The text follows the name of the option: " is 7: ...".
@@ -69,7 +75,7 @@ func (e *Error) Error() string {
 
 // In says what is wrong with a door's names of options.
 func (e *Error) In(spell func(Name) string) string {
-	return spell(Name{e.Option, e.Field}) + e.place() + e.Said(spell)
+	return spell(Name{Option: e.Option, Field: e.Field}) + e.place() + e.Said(spell)
 }
 
 // place says which element of an option that is a list, or has arrays, is meant: ["paper"].times[1].
@@ -105,5 +111,11 @@ func (e *Error) Unwrap() []error {
 // Flag spells an option as the command line does: --half-life.
 func Flag(n Name) string { return "--" + n.Option }
 
-// Key spells an option as JSON and Python do: half_life.
-func Key(n Name) string { return strings.ReplaceAll(n.Option, "-", "_") }
+// Key spells an option as JSON and Python do: half_life. One to switch on is spelled as in Python: force=True.
+func Key(n Name) string {
+	key := strings.ReplaceAll(n.Option, "-", "_")
+	if n.On {
+		return key + "=True"
+	}
+	return key
+}

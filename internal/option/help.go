@@ -13,6 +13,7 @@ var long = map[string]string{
 		"repeats.",
 	"times":     "Times of seeds that the sampler does not look at: read refuses them, ignore loads rows of any time.",
 	"window":    "Greatest age of an edge, by hop; 0: any; the last value repeats.",
+	"as-of":     "Time of seeds that have no other: a number in the dataset's unit, or a date such as 2024-01-31.",
 	"half-life": "Age at which the weight of an edge halves; 0: never.",
 	"steps":     "Batches per epoch; 0: enough to draw the graph's number of nodes.",
 	"coverage":  "How often subgraphs for norms have each node, on average; 0: no norms.",

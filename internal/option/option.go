@@ -46,7 +46,7 @@ type Option struct {
 	Default  string
 	Value    string
 	Help     string
-	Kind     string   // int, float, bool, text, choice, size, duration, list, each, fanouts, lists, path
+	Kind     string   // int, float, bool, text, choice, size, duration, time, list, each, fanouts, lists, path
 	Choices  []string // of a choice or a list
 	Least    string   // "" for none
 	Most     string

@@ -15,7 +15,7 @@ import textwrap
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TYPES = {"int": "int", "float": "float", "bool": "bool", "size": "Union[int, str]", "duration": "str",
          "list": "Sequence[str]", "fanouts": "Fanouts", "text": "str", "choice": "str", "path": "str",
-         "partition": "str"}
+         "partition": "str", "time": "Any"}
 ANY = {"device"}  # a torch.device, too
 OTHERWISE = {"fanouts", "seeds", "world_size"}
 """What khop.Loader has in another form: several names, arrays, or a process group."""

@@ -11,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/internal/ranges"
 )
@@ -79,9 +80,12 @@ func Of(ctx context.Context, name string) (Depot, error) {
 // newClient is a variable for tests only.
 var newClient = ranges.New
 
+// Cleaning names what removes the rest of tasks: CleanTasks in Go, --clean on the command line.
+var Cleaning = option.Name{Option: "clean", Field: "CleanTasks"}
+
 // Damaged is the error of a file of a depot that is not what was written.
 func Damaged(path, format string, args ...any) error {
-	return source.Error(path, "", -1, "remove what the tasks have left (CleanTasks), and convert again",
+	return source.Error(path, "", -1, option.Textf("remove what the tasks have left (%s), and convert again", Cleaning),
 		fmt.Errorf("%w: %s", formats.ErrCorrupt, fmt.Sprintf(format, args...)))
 }
 

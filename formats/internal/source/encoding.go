@@ -84,8 +84,11 @@ func (t *Tree) ExplainText(err error) error {
 	}
 	at := &formats.Error{Row: -1, Err: err}
 	_ = errors.As(err, &at)
+	places := make([]Place, 0, len(t.names)+1)
 	for _, name := range t.names {
-		place := t.At(name)
+		places = append(places, t.At(name))
+	}
+	for _, place := range append(places, Local(at.Path)) { // a mapping names files elsewhere
 		if at.Path != "" && at.Path != place.Path() && at.Path != t.Path {
 			continue
 		}

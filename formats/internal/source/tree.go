@@ -355,7 +355,7 @@ func Local(name string) Place {
 // of the tree, and may lie elsewhere.
 func (t *Tree) Local(name string) Place {
 	p := Local(name)
-	p.Tree.of = t.noted()
+	p.Tree.of, p.Tree.encoding = t.noted(), t.encoding
 	return p
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/khop-gnn/khop/formats/internal/transaction"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/ranges"
 )
 
@@ -46,8 +46,8 @@ func (t *Target) Check(ctx context.Context) (there bool, err error) {
 }
 
 func (t *Target) taken() error {
-	return fmt.Errorf("%s: %w: it is a complete dataset; choose another target, or replace it by force", t.At,
-		transaction.ErrExist)
+	return option.Textf("%s: %w: it is a complete dataset; choose another target, or replace it (%s)", t.At,
+		transaction.ErrExist, option.On("Force"))
 }
 
 // Upload writes the dataset in a folder, whole or not at all: its manifest comes last. One that is to be replaced loses

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/khop-gnn/khop/formats/internal/source"
@@ -13,35 +15,24 @@ import (
 // drafted is a table that a draft of a mapping is about.
 type drafted struct {
 	name, file string
+	files      []string // that the pattern file stands for
 	list       []field
 }
 
-// Draft returns a mapping of the tables that lie in a tree, Parquet and Arrow, as far as their columns' names tell what
-// they are; "" where there are none. A person corrects it. Errors are those of Read.
+// Draft returns a mapping of the tables that lie in a tree, Parquet, Arrow and CSV with a header, as far as their
+// columns' names tell what they are; "" where there are none. A person corrects it. Errors are those of Read.
 func Draft(ctx context.Context, t *source.Tree, r *source.Request) (string, error) {
-	var all []drafted
-	for _, name := range t.Files() {
-		at := t.At(name)
-		if !IsTable(at) {
-			continue
-		}
-		p, err := openPart(ctx, at, Format{}, r)
-		if err != nil {
-			return "", wrap(ctx, at, err)
-		}
-		stem, _, _ := strings.Cut(path.Base(name), ".")
-		all = append(all, drafted{stem, name, p.fields()})
-	}
-	if all == nil {
-		return "", nil
+	all, err := draftedIn(ctx, t, r)
+	if len(all) == 0 || err != nil {
+		return "", err
 	}
 	var nodes, edges strings.Builder
 	for i := range all {
 		if d := &all[i]; d.column("src", "source", "from") != "" && d.column("dst", "target", "to") != "" {
-			fmt.Fprintf(&edges, "  %q: {file: %q, src: %q, dst: %q%s}\n", d.name, d.file,
+			fmt.Fprintf(&edges, "  %q: {file: %s, src: %q, dst: %q%s}\n", d.name, d.source(t),
 				d.column("src", "source", "from"), d.column("dst", "target", "to"), d.times())
 		} else {
-			fmt.Fprintf(&nodes, "  %q: {file: %q%s%s%s}\n", d.name, d.file, d.id(), d.times(), d.keys(all))
+			fmt.Fprintf(&nodes, "  %q: {file: %s%s%s%s}\n", d.name, d.source(t), d.id(all), d.times(), d.keys(all))
 		}
 	}
 	text := "# A draft of a mapping, by the names of columns: correct it, and convert this file.\n"
@@ -54,6 +45,96 @@ func Draft(ctx context.Context, t *source.Tree, r *source.Request) (string, erro
 	return text, nil
 }
 
+// draftedIn returns the tables of a tree. Files that differ in a number alone, and have the same columns, are one.
+func draftedIn(ctx context.Context, t *source.Tree, r *source.Request) (all []drafted, _ error) {
+	for _, name := range t.Files() {
+		at := t.At(name)
+		if !IsTable(at) && !hasHeader(at) {
+			continue
+		}
+		p, err := openPart(ctx, at, Format{}, r)
+		if err != nil {
+			return nil, wrap(ctx, at, err)
+		}
+		stem, _, _ := strings.Cut(path.Base(name), ".")
+		stem, file := shard(name, stem)
+		same := slices.IndexFunc(all, func(d drafted) bool { return d.file == file })
+		switch {
+		case same < 0:
+		case slices.EqualFunc(all[same].list, p.fields(), func(a, b field) bool { return a.name == b.name }):
+			all[same].files = append(all[same].files, name)
+			continue
+		default: // other columns: a table of its own
+			stem, _, _ = strings.Cut(path.Base(name), ".")
+			file = name
+		}
+		all = append(all, drafted{stem, file, []string{name}, p.fields()})
+	}
+	for i := range all { // what no other file is like has its own name
+		if d := &all[i]; len(d.files) == 1 {
+			d.file = d.files[0]
+			if stem, _, _ := strings.Cut(path.Base(d.file), "."); !strings.HasPrefix(stem, "part-") {
+				d.name = stem
+			}
+		}
+	}
+	return all, nil
+}
+
+// quoted returns texts in quotes.
+func quoted(texts []string) (all []string) {
+	for _, text := range texts {
+		all = append(all, strconv.Quote(text))
+	}
+	return all
+}
+
+// source says which files are the table: a pattern, if that has no others.
+func (d *drafted) source(t *source.Tree) string {
+	if places, err := match(t.At("x"), d.file); err == nil && len(places) != len(d.files) {
+		return "[" + strings.Join(quoted(d.files), ", ") + "]"
+	}
+	return strconv.Quote(d.file)
+}
+
+// numbered is the end of the name of one of several files of a table: orders-00002, part-0-of-4.
+var numbered = regexp.MustCompile(`^(.*?)([-_]?)\d+([-_]of[-_]\d+)?$|^(part)(-)\d+-.*$`)
+
+// shard returns the name of the table that a file is a part of, by its own, and a pattern of all parts; those of a file
+// whose name has no number.
+func shard(file, stem string) (table, pattern string) {
+	m := numbered.FindStringSubmatch(stem)
+	if m == nil {
+		return stem, file
+	}
+	dir, rest, begin := path.Dir(file), strings.TrimPrefix(path.Base(file), stem), m[1]+m[2]+m[4]+m[5]
+	if table = m[1] + m[4]; table == "" || strings.EqualFold(table, "part") {
+		if dir == "." {
+			return stem, file
+		}
+		table = path.Base(dir)
+	}
+	return table, path.Join(dir, begin+"*"+rest)
+}
+
+// hasHeader reports whether a file is CSV whose first line has names alone.
+func hasHeader(at source.Place) bool {
+	name := strings.TrimSuffix(strings.ToLower(at.Name), ".gz")
+	if ext := path.Ext(name); ext != ".csv" && ext != ".tsv" {
+		return false
+	}
+	head, err := at.Head()
+	if err != nil {
+		return false
+	}
+	line, _, _ := strings.Cut(string(head), "\n")
+	names := strings.FieldsFunc(strings.TrimSpace(line), func(r rune) bool { return strings.ContainsRune(",\t;|", r) })
+	return len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool {
+		_, err := strconv.ParseFloat(strings.Trim(name, `" `), 64)
+		return err == nil || strings.Trim(name, `" `) == ""
+	})
+}
+
 // column returns the column of one of the names; "" for none.
 func (d *drafted) column(names ...string) string {
 	for _, name := range names {
@@ -64,24 +145,46 @@ func (d *drafted) column(names ...string) string {
 	return ""
 }
 
-// idNames are what the ids of a table's rows are called elsewhere.
-func (d *drafted) idNames() []string {
-	return []string{d.name + "_id", strings.TrimSuffix(d.name, "s") + "_id", d.name + "Id"}
+// same is a name in small letters without the signs between words: user_id and userId are one.
+func same(name string) string {
+	return strings.ToLower(strings.NewReplacer("_", "", "-", "", " ", "").Replace(name))
+}
+
+// isID reports whether a column is called as one of ids: user_id, userId, userID.
+func isID(name string) bool {
+	return strings.HasSuffix(strings.ToLower(name), "_id") || strings.HasSuffix(name, "Id") ||
+		strings.HasSuffix(name, "ID")
+}
+
+// names reports whether a column is called as the ids of the table's rows are elsewhere.
+func (d *drafted) names(column string) bool {
+	one := strings.TrimSuffix(d.name, "s")
+	if strings.HasSuffix(d.name, "ies") {
+		one = strings.TrimSuffix(d.name, "ies") + "y"
+	}
+	return same(column) == same(d.name)+"id" || same(column) == same(one)+"id"
 }
 
 // key returns the column of the rows' ids; "" for none.
-func (d *drafted) key() string {
-	if name := d.column(append(d.idNames(), "id", "node_id")...); name != "" {
-		return name
-	}
-	if i := slices.IndexFunc(d.list, func(f field) bool { return strings.HasSuffix(f.name, "_id") }); i == 0 {
+func (d *drafted) key(all []drafted) string {
+	if i := slices.IndexFunc(d.list, func(f field) bool { return d.names(f.name) }); i >= 0 {
 		return d.list[i].name
 	}
-	return ""
+	if name := d.column("id", "node_id", "nodeId"); name != "" {
+		return name
+	}
+	if len(d.list) == 0 || !isID(d.list[0].name) {
+		return ""
+	}
+	first := d.list[0].name
+	if slices.ContainsFunc(all, func(o drafted) bool { return o.file != d.file && o.names(first) }) {
+		return "" // a key of another table, which need not be there once
+	}
+	return first
 }
 
-func (d *drafted) id() string {
-	if name := d.key(); name != "" {
+func (d *drafted) id(all []drafted) string {
+	if name := d.key(all); name != "" {
 		return fmt.Sprintf(", id: %q", name)
 	}
 	return ""
@@ -101,9 +204,9 @@ func (d *drafted) keys(all []drafted) string {
 	for _, f := range d.list {
 		for k := range all {
 			to := &all[k]
-			key := to.key()
-			called := slices.Contains(to.idNames(), f.name) || f.name == key && strings.HasSuffix(key, "_id")
-			if called && f.name != d.key() && to.name != d.name {
+			key := to.key(all)
+			called := to.names(f.name) || f.name == key && isID(key)
+			if called && f.name != d.key(all) && to.name != d.name {
 				list = append(list, fmt.Sprintf("%q: %q", f.name, to.name))
 				break
 			}

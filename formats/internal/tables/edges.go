@@ -48,6 +48,11 @@ func (x *graphOf) openEdges(ctx context.Context) (err error) {
 		if e.table, err = x.table(ctx, e.spec.rows()); err != nil {
 			return err
 		}
+		if e.spec.names != nil {
+			if err := e.table.rename(e.spec.names); err != nil {
+				return err
+			}
+		}
 		from, to := x.m.node(e.spec.Source), x.m.node(e.spec.Target)
 		e.src, e.dst = end{x.nodes[from], -1}, end{x.nodes[to], -1}
 		if e.spec.nodes == nil {

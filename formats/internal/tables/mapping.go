@@ -94,6 +94,7 @@ type EdgeTable struct {
 	// of foreign keys: the node type whose column Dst is the key; and whether those that no node has are left out
 	nodes    *NodeTable
 	dangling bool
+	names    []string // of the table's columns, in order; nil: their own
 }
 
 // TaskTable is a table whose rows are nodes of a type, with a time and what is to be predicted of each. A node may be

@@ -9,11 +9,12 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/internal/option"
 )
 
 // Reader reads tables by a mapping, or a single table of edges.
 var Reader = source.Reader{Name: "tables", Title: "tables (Parquet, Arrow, CSV) by a mapping, or a table of edges",
-	Options: []string{"ids", "null"}, Find: findGraphs, Read: readGraph, Plan: plan}
+	Options: []string{"ids", "columns", "null"}, Find: findGraphs, Read: readGraph, Plan: plan}
 
 func findGraphs(t *source.Tree) (found []string) {
 	for _, name := range t.Files() {
@@ -87,22 +88,30 @@ func plainFolders(t *source.Tree) (found []string) {
 }
 
 func readGraph(ctx context.Context, at source.Place, r *source.Request) (*source.Graph, error) {
-	m, err := mappingOf(at)
+	m, err := mappingOf(at, r)
 	if err != nil {
 		return nil, err
 	}
 	return Read(ctx, at, m, r)
 }
 
-// mappingOf returns the mapping at a place, or that of a single table.
-func mappingOf(at source.Place) (*Mapping, error) {
+// mappingOf returns the mapping at a place, or that of a single table, whose columns a request may name.
+func mappingOf(at source.Place, r *source.Request) (*Mapping, error) {
 	head, err := at.Head()
 	if err != nil {
 		return nil, err
 	}
 	ext := strings.ToLower(path.Ext(at.Name))
 	if isTable(head) || ext == ".csv" || ext == ".tsv" {
-		return plainMapping(at), nil
+		m := plainMapping(at)
+		if len(r.Columns) > 0 {
+			err = m.nameColumns(r.Columns)
+		}
+		return m, err
+	}
+	if len(r.Columns) > 0 {
+		return nil, option.Textf("%w: %s is for one table of edges: name the columns in the mapping, by src, dst and "+
+			"columns", source.ErrOptions, option.Named("Columns"))
 	}
 	return readMapping(at)
 }

@@ -17,7 +17,7 @@ type sliceFacts struct {
 
 // plan finds out whether the edges lie in tables of which groups of rows can be read alone.
 func plan(ctx context.Context, at source.Place, r *source.Request) (_ *source.Planned, err error) {
-	m, err := mappingOf(at)
+	m, err := mappingOf(at, r)
 	if err == nil {
 		err = m.settle()
 	}

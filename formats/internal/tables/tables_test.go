@@ -90,6 +90,39 @@ func TestADraftOfAMappingIsOne(t *testing.T) {
 	expect.OK(t, g.Close())
 }
 
+// TestADraftOfTextsKnowsKeysTimesAndParts: CSV, keys in one word, several files of a table, and what is no id.
+func TestADraftOfTextsKnowsKeysTimesAndParts(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"users.csv":                    "userId,name,createdAt\n1,ann,2024-01-01\n2,bob,2024-01-02\n",
+		"categories.tsv":               "id\tname\n5\ta\n",
+		"orders-0.csv":                 "orderId,userId,categoryID,at\n100,1,5,2024-01-05 10:00:00\n",
+		"orders-1.csv":                 "orderId,userId,categoryID,at\n101,2,5,2024-01-06 10:00:00\n",
+		"visits/part-00000-a1b2-c.csv": "user_id,page\n1,7\n1,7\n",
+		"visits/part-00001-a1b2-c.csv": "user_id,page\n2,7\n",
+		"x1.csv":                       "a,b\n1,2\n", "x2.csv": "c,d\n1,2\n", "bare.csv": "1,2\n3,4\n",
+	} {
+		expect.OK(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o700),
+			os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	tree := expect.Must(source.OpenTree(dir, nil))(t)
+	request := &source.Request{Budget: &source.Budget{Memory: &pinned.Ledger{}, Dir: t.TempDir()}}
+	text := expect.Must(Draft(context.Background(), tree, request))(t)
+	for _, says := range []string{`"users": {file: "users.csv", id: "userId", time: "createdAt"}`,
+		`"categories": {file: "categories.tsv", id: "id"}`,
+		`"orders": {file: "orders-*.csv", id: "orderId", time: "at", ` +
+			`keys: {"userId": "users", "categoryID": "categories"}}`,
+		`"visits": {file: "visits/part-*.csv", keys: {"user_id": "users"}}`, `"x1": {file: "x1.csv"}`,
+		`"x2": {file: "x2.csv"}`} {
+		expect.That(t, strings.Contains(text, says), "no %s in\n%s", says, text)
+	}
+	expect.That(t, !strings.Contains(text, "bare"), "a file without a header:\n%s", text)
+	g := expect.Must(Reader.Read(context.Background(), mapping(t, dir, text), &source.Request{Budget: &source.Budget{
+		Memory: &pinned.Ledger{}, Dir: t.TempDir()}}))(t)
+	expect.That(t, len(g.Types) == 3 && g.Nodes[1].Count == 2, "%v", g.Types)
+	expect.OK(t, g.Close())
+}
+
 // TestTheSameTablesAreTheSameGraph: however rows are stored, cut into files, groups, pages and batches.
 func TestTheSameTablesAreTheSameGraph(t *testing.T) {
 	want, dir := "", t.TempDir()

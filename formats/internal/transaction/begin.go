@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/khop-gnn/khop/internal/option"
 )
 
 // What went wrong, for errors.Is.
@@ -74,8 +76,9 @@ func (k *Kind) Begin(dir string, opt Options) (*Tx, error) {
 			return nil, err
 		}
 		if complete && !opt.Replace {
-			return nil, k.Error(dir, "choose another target, or replace it by force",
-				fmt.Errorf("%w: it is a complete dataset", ErrExist))
+			remedy := option.Textf("choose another target, or replace it (%s)", option.On("Force"))
+			return nil, k.Error(dir, remedy.Error(),
+				option.With(fmt.Errorf("%w: it is a complete dataset", ErrExist), remedy))
 		}
 		if complete {
 			return k.replacement(dir, opt)

@@ -146,7 +146,7 @@ def test_subgraphs_of_a_dataset_have_its_columns(dataset):
         (lambda: dgl.SAINTSampler("walk", 5), "of mode 'walk' it is roots and length"),
         (lambda: dgl.SAINTSampler("node", (5, 2)), "of mode 'node' it is a number"),
         (lambda: dgl.ShaDowKHopSampler([5], repalce=True), "did you mean 'replace'"),
-        (lambda: dgl.DataLoader(path, [0], dgl.SAINTSampler("node", 5), batch_size=0), "must be 1 or more"),
+        (lambda: dgl.DataLoader(path, [0], dgl.SAINTSampler("node", 5), batch_size=0), "must be at least 1"),
     ]:
         with pytest.raises((TypeError, ValueError), match=says):
             use()

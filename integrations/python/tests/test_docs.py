@@ -35,7 +35,7 @@ def twice(khop):
     with khop.Loader("products.khop", [5], framework="numpy") as loader:
         first = iter(loader)
         iter(loader)
-        first.close()
+        next(first)
 
 
 def state(khop):

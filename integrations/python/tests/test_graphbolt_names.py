@@ -222,3 +222,23 @@ def test_items_alone():
     assert feature.read().sum() == 4
     with pytest.raises(ValueError, match="size of the feature"):
         feature.update(torch.ones(5, 3))
+
+
+def test_an_option_counts_where_a_stage_has_the_default(folder):
+    data = gb.OnDiskDataset(folder).load()
+
+    def loader(options=None, **how):
+        pipe = gb.ItemSampler(data.tasks[0].train_set, batch_size=20, shuffle=True, **how)
+        return gb.DataLoader(pipe.sample_neighbor(data.graph, [3, 5]), options=options)
+
+    def seeds(loader):
+        try:
+            return [m.seeds.tolist() for m in loader]
+        finally:
+            loader.close()
+    assert seeds(loader({"seed": 5})) == seeds(loader(seed=5)) == seeds(loader({"seed": 5}, seed=5))
+    for name, value in {"seed": 6, "batch_size": 30}.items():
+        with pytest.raises(TypeError, match=rf"{name}=\d+ and options=\{{'{name}': {value}\}} differ"):
+            loader({name: value}, seed=5)
+    with pytest.raises(TypeError, match="arguments of the loader"):
+        loader({"fanouts": [1]})

@@ -22,7 +22,8 @@ def imports():
                 continue
             origin = module[:-node.level] + tuple((node.module or "").split(".") if node.module else ())
             for name in node.names:  # "from . import a" names a file, "from .a import b" one that has b
-                of = [m for m in (origin + (name.name,), origin, origin + ("__init__",)) if m in files]
+                own = origin + (name.name,)
+                of = [m for m in (own, own + ("__init__",), origin, origin + ("__init__",)) if m in files]
                 found[module].update(of[:1])
     return found
 

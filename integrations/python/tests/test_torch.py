@@ -127,7 +127,7 @@ def test_a_pass_that_is_kept_gives_way_to_the_next_one(start):
     kept = iter(data)  # as Lightning does, after its sanity check
     next(kept)
     assert [b.number for b in data] == list(range(8))
-    with pytest.raises(khop.BusyError, match="one at a time"):
+    with pytest.raises(khop.BusyError, match="one iterator at a time"):
         next(kept)
 
 

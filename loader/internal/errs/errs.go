@@ -17,6 +17,21 @@ var (
 	ErrSampler = errors.New("the sampler failed")
 )
 
+// Short is an error of memory that knows how many bytes would do.
+type Short struct {
+	error
+	Bytes int64
+}
+
+// NeedsBytes says of ErrMemory how many bytes would do.
+func NeedsBytes(err error, bytes int64) error { return &Short{err, bytes} }
+
+// Needed returns the bytes that would do.
+func (s *Short) Needed() int64 { return s.Bytes }
+
+// Unwrap returns the error.
+func (s *Short) Unwrap() error { return s.error }
+
 // Guarded calls f, which may be anybody's: its panics become ErrSampler, faults in mapped files pinned.ErrFault.
 func Guarded(f func() error) (err error) {
 	defer Recovered(&err)

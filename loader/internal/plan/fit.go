@@ -98,10 +98,11 @@ func (p *Plan) tellFewer(wanted *Estimate) {
 func (p *Plan) tooLittle() error {
 	e, n := &p.Estimate, int64(p.Set.Loaders)
 	source := e.Bound.Topology + e.Bound.Columns
-	return fmt.Errorf("%w: %s are needed (%s for copies of the source, %s for one batch, %s for scratch, times "+
-		"%d loaders), MaxMemory is %s; take smaller batches, smaller fan-outs or fewer columns", errs.ErrMemory,
-		machine.Bytes(sat.Add(source, sat.Mul(sat.Add(e.SlotBound, e.Bound.Scratch), n))), machine.Bytes(source),
-		machine.Bytes(e.SlotBound), machine.Bytes(e.Bound.Scratch), n, machine.Bytes(p.MaxMemory))
+	need := sat.Add(source, sat.Mul(sat.Add(e.SlotBound, e.Bound.Scratch), n))
+	return errs.NeedsBytes(fmt.Errorf("%w: %s are needed (%s for copies of the source, %s for one batch, %s for "+
+		"scratch, times %d loaders), MaxMemory is %s; take smaller batches, smaller fan-outs or fewer columns",
+		errs.ErrMemory, machine.Bytes(need), machine.Bytes(source), machine.Bytes(e.SlotBound),
+		machine.Bytes(e.Bound.Scratch), n, machine.Bytes(p.MaxMemory)), need)
 }
 
 // FitDevice leaves the numbers: slots take what batches turn out to need, within DeviceMemory.

@@ -6,10 +6,13 @@
     for batch in loader:
         batch.x, batch.edge_index, batch.y
 
-docs/python.md is the guide (khop docs python).
+Further modules, such as khop.torch and khop.pyg, are imported when they are first used. docs/python.md is the guide
+(khop docs python).
 """
 
+import importlib
 import sys
+from typing import TYPE_CHECKING
 
 if sys.platform != "linux":
     raise ImportError("khop needs Linux: it shares memory in ways that other systems lack")
@@ -29,6 +32,19 @@ from .views import Block, EdgeView, NodeView
 from .stage import stage
 from .unified import unified
 from .write import write
+
+if TYPE_CHECKING:
+    from . import cluster, dgl, embedding, graphbolt, profiling, pyg, ray, relational, spark, sparse, torch
+else:
+    _MODULES = frozenset({
+        "cluster", "dgl", "embedding", "graphbolt", "profiling", "pyg", "ray", "relational", "spark", "sparse", "torch",
+    })
+
+    def __getattr__(name):
+        """Imports a module of khop that is used as an attribute: ``import khop``, and then ``khop.pyg``."""
+        if name in _MODULES:
+            return importlib.import_module(f"{__name__}.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 __version__ = "0.1.0.dev0"
 

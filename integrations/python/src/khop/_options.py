@@ -30,8 +30,8 @@ class SamplerOptions(TypedDict, total=False):
 
     alpha: Optional[float]
     """Probability that the walk behind PageRank ends at a node. For ppr. Default: 0.15."""
-    as_of: Optional[int]
-    """Time of seeds that have no other. For temporal."""
+    as_of: Optional[Any]
+    """Time of seeds that have no other: a number in the dataset's unit, or a date such as 2024-01-31. For temporal."""
     batch_dependency: Optional[int]
     """Batches for which a node keeps its draw, to share rows. For labor. Default: 1."""
     budget: Optional[int]
@@ -295,7 +295,11 @@ class ConvertOptions(TypedDict, total=False):
 
 OPTIONS: dict[str, Option] = {
     "alpha": Option(0.15, "Probability that the walk behind PageRank ends at a node.", samplers=("ppr",)),
-    "as_of": Option(None, "Time of seeds that have no other.", samplers=("temporal",)),
+    "as_of": Option(
+        None,
+        "Time of seeds that have no other: a number in the dataset's unit, or a date such as 2024-01-31.",
+        samplers=("temporal",),
+    ),
     "batch_dependency": Option(
         1,
         "Batches for which a node keeps its draw, to share rows.",

@@ -39,7 +39,7 @@ class ProtocolError(KhopError):
 
 
 class BusyError(KhopError):
-    """A second iterator of a loader whose first one is still in use."""
+    """An iterator that is used after another one of its loader began."""
 
 
 class SlotsHeldError(KhopError):

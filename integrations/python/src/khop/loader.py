@@ -27,8 +27,8 @@ from .info import info
 from .inside import choose
 from .opening import Opening
 from .options import (
-    OPTIONS, Configuration, EdgeSeeds, Fanouts, LoaderOptions, Seeds, check_names, described, fanouts_of, numbers_of,
-    value_of,
+    OPTIONS, Configuration, EdgeSeeds, Fanouts, LoaderOptions, Seeds, check_names, check_values, described,
+    fanouts_of, numbers_of, value_of,
 )
 from .profiling import flat, shown
 from .protocol import End
@@ -51,7 +51,8 @@ ON_REQUEST = "on-request"
 class Connection:
     """Batches of a running server: connect returns it, and Loader is one.
 
-    Each ``iter`` runs the next epoch. A loader has one iterator at a time, which threads may share.
+    Each ``iter`` runs the next epoch. A loader has one iterator at a time, which threads may share: ``iter`` ends one
+    that is still in use, and that one then raises BusyError.
     """
 
     def __init__(
@@ -137,21 +138,18 @@ class Connection:
         self._place = epoch, 0
 
     def __iter__(self) -> Epoch:
-        """Begins the next epoch, or what load_state_dict left of one."""
+        """Begins the next epoch, or what load_state_dict left of one. It ends an iterator that is still in use."""
         _refuse_workers()
         with self._feed.lock:
+            running = self._running()
+            if running is not None:
+                running.close()
+                running.taken_over = True
             return self._begin()
 
     def _begin(self) -> Epoch:
         if self.closed:
             raise ServerError("the loader is closed: make another")
-        running = self._running()
-        if running is not None:
-            raise BusyError(
-                f"epoch {running.epoch} of this loader is still being iterated, and a loader has one iterator at a "
-                "time: end that loop, or call close() on its iterator, or make a second loader (instance= tells it "
-                "apart). For Lightning wrap it in khop.torch.Dataset"
-            )
         if self._pending is not None:
             begun = self._feed.begin(2, state=self._pending)
         else:
@@ -163,16 +161,8 @@ class Connection:
         return epoch
 
     def restart(self) -> Epoch:
-        """Works as ``iter``, but also while an iterator is in use: that one then raises an error.
-
-        For libraries that leave a loop early and keep the iterator.
-        """
-        with self._feed.lock:
-            running = self._running()
-            if running is not None:
-                running.close()
-                running.taken_over = True
-            return iter(self)
+        """The same as ``iter``."""
+        return iter(self)
 
     def _running(self) -> Optional[Epoch]:
         running = self._iterator() if self._iterator is not None else None
@@ -336,7 +326,9 @@ class Epoch:
         loader = self._loader
         if loader is None:
             if self.taken_over:
-                raise BusyError("another iterator of this loader was begun meanwhile, and a loader has one at a time")
+                raise BusyError(
+                    f"this iterator, of epoch {self.epoch}, ended when another one of its loader began: a loader has "
+                    "one iterator at a time; for two at once make a second loader (instance= tells it apart)")
             raise StopIteration
         try:
             begin = _now()
@@ -600,6 +592,7 @@ def seeds_of(schema: Schema, ids: Seeds, times: Any) -> list[protocol.Typed]:
 
 def settled(options: Mapping[str, Any], fanouts: Optional[Fanouts], num_neighbors: Optional[Fanouts]) -> dict[str, Any]:
     """Returns options with the fan-outs, which have two names, and the seed, as khop takes them."""
+    check_values(options)
     fanouts = _one_of(fanouts=fanouts, num_neighbors=num_neighbors)
     return {**options, "fanouts": None if fanouts is None else fanouts_of(fanouts),
             "seed": value_of("seed", options) % (1 << 64)}

@@ -20,7 +20,7 @@ from .errors import KhopError, OptionError, ServerError
 
 __all__ = [
     "Configuration", "EdgeSeeds", "Fanouts", "LoaderOptions", "OPTIONS", "SamplerOptions", "Seeds", "check_names",
-    "nameless",
+    "check_values", "nameless",
 ]
 
 Seeds = Any
@@ -38,6 +38,17 @@ def check_names(given: Iterable[str], others: Iterable[str]) -> None:
             near = difflib.get_close_matches(name, [*OPTIONS, *others], 1)
             instead = f": did you mean {near[0]!r}?" if near else "; help(khop.Loader) lists them"
             raise TypeError(f"khop.Loader has no option {name!r}{instead}")
+
+
+def check_values(given: Mapping[str, Any]) -> None:
+    """Refuses texts for numbers, and what is no truth value for one, which khop would read as those of a command."""
+    declared = LoaderOptions.__annotations__
+    for name, value in given.items():
+        of = str(getattr(declared[name], "__forward_arg__", declared[name]))
+        if of == "Optional[bool]" and value is not None and (isinstance(value, str) or value not in (0, 1)):
+            raise OptionError(f"{name}={value!r}: must be True or False")
+        if of in ("Optional[int]", "Optional[float]") and isinstance(value, (str, bytes)):
+            raise OptionError(f"{name}={value!r}: must be a number, not a text")
 
 
 def value_of(name: str, given: Mapping[str, Any]) -> Any:
@@ -217,6 +228,8 @@ def _plain(value: Any) -> Any:
         return int(value)
     if isinstance(value, numbers.Real):
         return float(value)
+    if isinstance(value, np.datetime64):
+        return str(value)
     if value is None or isinstance(value, str):
         return value
     if hasattr(value, "tolist"):

@@ -192,13 +192,18 @@ def _of_pyg(folder: pathlib.Path, data: Any) -> pathlib.Path:
         elif isinstance(key, str):
             parts[key] = {**values, "num_nodes": store.num_nodes}
         else:
-            parts[key] = values
-            adjacency(values)
+            parts[key] = adjacency(values, key)
     return _write(folder, parts)
 
 
-def adjacency(values: dict[str, Any]) -> dict[str, Any]:
-    """Makes edges of a transposed adjacency matrix of PyG, as ToSparseTensor makes it."""
+def adjacency(values: dict[str, Any], of: Any = None) -> dict[str, Any]:
+    """Makes edges of a transposed adjacency matrix of PyG, as ToSparseTensor makes it, and checks the form of
+    edge_index, which is that of an edge type."""
+    index: Any = values.get("edge_index")
+    if hasattr(index, "shape") and (len(index.shape) != 2 or index.shape[0] != 2):
+        name, shape = "edge_index" if of is None else f"edge_index of {of}", tuple(index.shape)
+        turned = ": give its transpose, edge_index.t()" if len(shape) == 2 and shape[1] == 2 else ""
+        raise ValueError(f"{name}: shape {shape}: must be [2, edges], sources and targets{turned}")
     transposed = values.pop("adj_t", None)
     if transposed is None or "edge_index" in values:
         return values

@@ -8,10 +8,10 @@ from typing import Any, Iterator, Mapping, Optional, Sequence
 from .. import names
 from ..batch import Batch
 from ..blocks import EID, blocks_of
+from ..further import combined, epochs
 from ..schema import EdgeType
 from ..scratch import Scratch
 from ..sources import OverSource, Source
-from ..torch import random_seed
 from .described import SECTION, Drawn, EdgeSampler, Sampler
 from .graphs import graph_of
 
@@ -33,8 +33,9 @@ class DataLoader(OverSource):
     of a split, "all", or pairs [2, n] for seeds that are edges.
 
     Options of workers and devices are accepted and have no effect, but for device, to which batches are copied. seed
-    decides what is drawn; without it torch's random numbers do. options are further ones of khop.Loader. With use_ddp
-    each process gets its share of the batches.
+    decides what is drawn; without it torch's random numbers do. options are further ones of khop.Loader: one decides
+    where the argument that means the same keeps its default; where both are given and differ, the loader is refused.
+    With use_ddp each process gets its share of the batches.
 
     One iteration runs at a time: beginning another ends it. close() ends the server, as does the end of the loader
     object.
@@ -51,33 +52,36 @@ class DataLoader(OverSource):
             what = type(graph_sampler).__name__
             raise TypeError(f"graph_sampler: {what}: must be a sampler of khop.dgl, such as NeighborSampler, or "
                             f'as_edge_prediction_sampler of one (khop docs migrating, "{SECTION}")')
-        if batch_size < 1:
-            raise ValueError(f"batch_size={batch_size}: must be 1 or more")
+        how = epochs(options, batch_size=batch_size, shuffle=shuffle, drop_last=drop_last, seed=seed)
         self._scratch: Optional[Scratch] = None
         self._edges = isinstance(graph_sampler, EdgeSampler)
         sampler: Sampler = graph_sampler.sampler if isinstance(graph_sampler, EdgeSampler) else graph_sampler
-        self.graph, self.graph_sampler, self.batch_size = graph, graph_sampler, batch_size
+        self.graph, self.graph_sampler, self.batch_size = graph, graph_sampler, how["batch_size"]
         self._sampler, self._device = sampler, device or sampler.output_device
         self._backward = isinstance(sampler, Drawn) and sampler.backward and hasattr(graph, "canonical_etypes")
         self._source = source = Source(graph, [c for c in (sampler.prob, sampler.mask) if c], self._backward)
         self._numbers: dict[EdgeType, tuple[int, Any]] = {}  # of the seeds that are edges: those before, and their own
-        self._how = {
-            **graph_sampler.how, "batch_size": batch_size, "shuffle": shuffle, "seed": random_seed(seed),
-            "framework": "torch", "index_dtype": str(getattr(source.memory, "idtype", "int64")).rpartition(".")[2],
-            **self._columns(), **self._items(indices, drop_last), **(options or {}),
-        }
-        if not use_ddp:
-            self._how.update(rank=0, world_size=1)
+        given = dict(graph_sampler.how)
         for option, name in (("weight", sampler.prob), ("mask", sampler.mask)):
             if name is not None:
-                self._how[option] = source.column(name, of_edges=True)
+                given[option] = source.column(name, of_edges=True)
+        items = self._items(indices, how["drop_last"])
+        given.update((name, value) for name, value in items.items() if name not in how)
+        self._how = {
+            **how, "framework": "torch",
+            "index_dtype": str(getattr(source.memory, "idtype", "int64")).rpartition(".")[2],
+            **self._columns(), **combined(given, options, {"weight": "prob", "exclude_seeds": "exclude"}),
+        }
+        self._how.update((name, value) for name, value in items.items() if name in how)
+        if not use_ddp:
+            self._how.update(rank=0, world_size=1)
 
     def _items(self, indices: Any, drop_last: bool) -> dict[str, Any]:
         """Options of khop.Loader for what an epoch goes over."""
         sampler = self._sampler
         if not isinstance(sampler, Drawn):
             fanouts = self._fanouts(sampler.fanouts)
-            return {"fanouts": fanouts, "drop_last": drop_last, **self._seeds(indices)}
+            return {"fanouts": fanouts, **self._seeds(indices)}
         if not self._source.plain:
             raise TypeError(f"{type(sampler).__name__}: takes a graph with one type of nodes and of edges")
         self._scratch = Scratch("khop-dgl-")

@@ -227,6 +227,14 @@ class negative_sampler:
         return Negatives(k, {"corrupt": "both", "strict": True})
 
 
+class _EdgeSampler(EdgeSampler):
+    def sample(self, g: Any, seed_edges: Any) -> Any:
+        """Returns input nodes, the graph of these edges, that of their negatives if there are any, and blocks. It
+        starts a server for this one batch: use DataLoader for an epoch."""
+        sets = seed_edges.values() if isinstance(seed_edges, Mapping) else [seed_edges]
+        return _one(g, seed_edges, self, max(sum(np.shape(of)[-1] for of in sets), 1))
+
+
 def as_edge_prediction_sampler(
     sampler: NeighborSampler, exclude: Any = None, reverse_eids: Any = None, reverse_etypes: Any = None,
     negative_sampler: Any = None, prefetch_labels: Any = None,
@@ -247,4 +255,4 @@ def as_edge_prediction_sampler(
     if not isinstance(sampler, NeighborSampler):
         raise TypeError(f"sampler: {type(sampler).__name__}: must be a sampler of neighbours, for seeds that are edges "
                         f'(khop docs migrating, "{SECTION}")')
-    return EdgeSampler(sampler, exclude, negative_sampler)
+    return _EdgeSampler(sampler, exclude, negative_sampler)

@@ -74,7 +74,7 @@ class ItemSampler(Stage):
                         raise NotByKhop(f"the items {name!r} are not in a tensor")
                 if items.array("seeds", "seed_nodes", "node_pairs") is None:
                     raise NotByKhop("no items are called seeds")
-        plan.items = self.item_set
+        plan.items, plan.seed = self.item_set, self.seed
         drawn = None if self.seed is not None or generator() is None else int(
             torch.randint(1 << 62, (), generator=generator()))
         plan.how.update(batch_size=self.batch_size, drop_last=self.drop_last, shuffle=self.shuffle,

@@ -41,8 +41,9 @@ class DataLoader:
     like are accepted and have no effect. Otherwise the stages make them, in this process. by gives the choice and the
     reason.
 
-    options are further ones of khop.Loader. One iteration runs at a time. close() ends the server, as does the end of
-    the loader object.
+    options are further ones of khop.Loader: one decides where the argument of a stage that means the same keeps its
+    default; where both are given and differ, the loader is refused. One iteration runs at a time. close() ends the
+    server, as does the end of the loader object.
     """
 
     def __init__(

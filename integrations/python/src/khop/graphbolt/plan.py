@@ -16,6 +16,8 @@ class Plan:
         self.items: Any = None
         self.graph: Any = None
         self.how: dict[str, Any] = {}
+        self.seed: Optional[int] = None
+        """The seed that was given; how has a drawn one in its place."""
         self.negatives: Optional[tuple[Any, int]] = None
         """The graph whose nodes negatives are, and how many there are for each pair."""
         self.features: Any = None

@@ -7,6 +7,7 @@ from typing import Any, Iterator, Mapping, Optional
 import torch
 
 from ..batch import Batch
+from ..further import check_options, combined
 from ..schema import LABEL
 from ..sources import OverSource
 from .base import CSCFormatBase
@@ -24,7 +25,10 @@ class Served(OverSource):
     def __init__(self, plan: Plan, options: Optional[Mapping[str, Any]]) -> None:
         self._plan, self._graph, self._source = plan, plan.graph, plan.graph.source
         self._typed = isinstance(plan.items, HeteroItemSet)
-        self._how = {**plan.how, **self._columns(), **self._seeds(), "framework": "torch", **(options or {})}
+        check_options(options)
+        given = combined({**plan.how, "seed": plan.seed}, options)
+        seed = plan.how.get("seed") if given["seed"] is None else given["seed"]
+        self._how = {**self._columns(), **self._seeds(), "framework": "torch", **given, "seed": seed}
         if plan.negatives is not None:
             self._how.update(negatives="uniform", negative_ratio=float(plan.negatives[1]))
 

@@ -10,9 +10,9 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.loader import cluster as pyg
 
+from ..further import check_batches, check_options, combined, epochs
 from ..scratch import Scratch
 from ..sources import partition
-from ..torch import random_seed
 from .served import Served, without_workers
 from .structure import Structure
 
@@ -77,20 +77,30 @@ class ClusterLoader(Served, pyg.ClusterLoader):  # type: ignore[misc]
     """torch_geometric.loader.ClusterLoader.
 
     For a graph in memory PyG's own code cuts the batches out of the arrays, which ClusterData has put in order. For a
-    dataset khop makes them: nodes part after part, in the order of the batch.
+    dataset khop makes them: nodes part after part, in the order of the batch. seed and options, as in NeighborLoader,
+    are for a dataset.
     """
 
     def __init__(
         self, cluster_data: Any, *, batch_size: int = 1, shuffle: bool = False, drop_last: bool = False,
         seed: Optional[int] = None, options: Optional[Mapping[str, Any]] = None, **kwargs: Any,
     ) -> None:
+        check_batches(shuffle, batch_size, drop_last)
+        check_options(options)
         self._served = getattr(cluster_data, "structure", None) is not None
         if self._served:
             without_workers(ClusterLoader, kwargs)
             kwargs = {}
             self._structure = cluster_data.structure
-            self._how = dict(sampler="cluster", partition=cluster_data.file, clusters=batch_size, shuffle=shuffle,
-                             drop_last=drop_last, seed=random_seed(seed), **(options or {}))
+            how = epochs(options, shuffle=shuffle, drop_last=drop_last, seed=seed)
+            if how.pop("batch_size") != 1:
+                raise TypeError("options={'batch_size': ..}: batch_size= is the number of parts in a batch")
+            own = dict(sampler="cluster", partition=cluster_data.file, clusters=batch_size, **how)
+            self._how = {**combined(own, options, {"clusters": "batch_size", "partition": "cluster_data"}), **how}
+            batch_size, shuffle, drop_last = (self._how[name] for name in ("clusters", "shuffle", "drop_last"))
+        elif seed is not None or options:
+            raise TypeError("seed= and options= are for a dataset: of a graph in memory PyG's own code makes the "
+                            "batches, by torch's random numbers")
         super().__init__(cluster_data, batch_size=batch_size, shuffle=shuffle, drop_last=drop_last, **kwargs)
 
     def __iter__(self) -> Any:

@@ -6,7 +6,7 @@ from typing import Any, Callable, Mapping, Optional
 
 from torch_geometric.data import Data
 
-from ..torch import random_seed
+from ..further import combined, epochs
 from .neighbor import KhopSampler, NeighborLoader
 from .served import without_workers
 from .structure import Structure
@@ -25,7 +25,7 @@ class HGTLoader(NeighborLoader):
             what = type(data).__name__
             raise NotImplementedError(f"HGTLoader: {what}: must be a HeteroData, or the path of a dataset")
         kwargs = without_workers(HGTLoader, kwargs, ("custom_cls", "input_id", "sampler"))
-        self._how = dict(batch_size=batch_size, shuffle=shuffle, drop_last=drop_last, seed=random_seed(seed))
+        self._how = epochs(options, batch_size=batch_size, shuffle=shuffle, drop_last=drop_last, seed=seed)
         sampler = _HGTSampler(data, num_samples, self._how["seed"], options)
         self._structure = sampler.structure
         self._begin(sampler, data, input_nodes, transform=transform,
@@ -45,7 +45,7 @@ class _HGTSampler(KhopSampler):
         hops = max(map(len, num_samples.values()))
         numbers = {of: [*num_samples.get(of, []), *[0] * hops][:hops] for of in structure.node_types}
         layers = {structure.node_type(of): k for of, k in numbers.items()}
-        self._options = {"sampler": "hgt", "layer_nodes": layers, **(options or {})}
+        self._options = combined({"sampler": "hgt", "layer_nodes": layers}, options, {"layer_nodes": "num_samples"})
 
     def output(self, batch: Any, metadata: Any, repeats: Any = None) -> Any:
         return self.structure.output(batch, metadata, repeats, counts=False)

@@ -16,12 +16,12 @@ from torch_geometric.sampler.base import NegativeSampling, NumNeighbors, Subgrap
 from torch_geometric.sampler.neighbor_sampler import edge_sample
 
 from ..batch import Batch
+from ..further import combined, epochs
 from ..loader import Loader
 from ..relational import tables_of
-from ..torch import random_seed
 from .repeats import Repeats
 from .rows import Rows, wide, without
-from .served import Listed, Served, check_batches, check_ids, check_options, without_workers
+from .served import Listed, Served, check_ids, without_workers
 from .structure import Structure
 
 
@@ -95,8 +95,9 @@ class NeighborLoader(_Filtered, of_pyg.NeighborLoader):  # type: ignore[misc]
     columns come with the batches, and input_nodes may name one of its splits. seed keys what is drawn; without it,
     torch's random numbers do when the loader is made. num_workers and other options of worker processes are accepted
     and have no effect: khop makes batches ahead. sampler, one of torch's such as PyG's ImbalancedSampler, draws the
-    seeds of each epoch before it begins. options are further ones of khop.Loader, such as max_memory. TypeError or
-    ValueError for what khop does not have.
+    seeds of each epoch before it begins. options are further ones of khop.Loader, such as max_memory: one decides where
+    the argument that means the same keeps its default; where both are given and differ, the loader is refused.
+    TypeError or ValueError for what khop does not have.
 
     Iterations that run at the same time have a server each. state_dict, load_state_dict and set_epoch are as in
     torchdata. close() ends the servers, as does the end of the loader object.
@@ -112,13 +113,11 @@ class NeighborLoader(_Filtered, of_pyg.NeighborLoader):  # type: ignore[misc]
         num_workers: int = 0, seed: Optional[int] = None, options: Optional[Mapping[str, Any]] = None,
         temporal_comparison: Optional[str] = None, **kwargs: Any,
     ) -> None:
-        check_batches(shuffle, batch_size, drop_last)
-        check_options(options)
+        self._how = epochs(options, batch_size=batch_size, shuffle=shuffle, drop_last=drop_last, seed=seed)
         if input_time is not None and time_attr is None:
             raise ValueError("input_time: times of seeds are for sampling by time: give time_attr as well")
         kwargs = without_workers(
             NeighborLoader, {**kwargs, "neighbor_sampler": neighbor_sampler}, ("custom_cls", "input_id", "sampler"))
-        self._how = dict(batch_size=batch_size, shuffle=shuffle, drop_last=drop_last, seed=random_seed(seed))
         sampler = KhopSampler(
             data, num_neighbors, replace=replace, subgraph_type=subgraph_type if directed else "induced",
             disjoint=disjoint, temporal_strategy=temporal_strategy, time_attr=time_attr, weight_attr=weight_attr,
@@ -142,6 +141,8 @@ class NeighborLoader(_Filtered, of_pyg.NeighborLoader):  # type: ignore[misc]
                 raise ValueError(f"input_nodes: must name a node type, alone or before ids or a mask: {there_are}")
         if structure.dataset:
             data = structure.data
+            if isinstance(name, str) and (isinstance(input_nodes, tuple) or name not in structure.node_types):
+                structure.check_split("input_nodes", name)
             if isinstance(name, str) and name in structure.splits and name not in structure.node_types:
                 if self._order is not None:
                     raise TypeError("sampler: the seeds are a split, which only the server lists: give input_nodes ids")
@@ -244,14 +245,12 @@ class LinkNeighborLoader(_Filtered, of_pyg.LinkNeighborLoader):  # type: ignore[
         num_workers: int = 0, seed: Optional[int] = None, options: Optional[Mapping[str, Any]] = None,
         temporal_comparison: Optional[str] = None, **kwargs: Any,
     ) -> None:
-        check_batches(shuffle, batch_size, drop_last)
-        check_options(options)
+        self._how = epochs(options, batch_size=batch_size, shuffle=shuffle, drop_last=drop_last, seed=seed)
         if (edge_label_time is None) != (time_attr is None):
             missing = "edge_label_time" if edge_label_time is None else "time_attr"
             raise ValueError(f"'{missing}' is not set: sampling by time needs both edge_label_time and time_attr")
         kwargs = without_workers(
             LinkNeighborLoader, {**kwargs, "neighbor_sampler": neighbor_sampler}, ("custom_cls", "input_id", "sampler"))
-        self._how = dict(batch_size=batch_size, shuffle=shuffle, drop_last=drop_last, seed=random_seed(seed))
         negatives = NegativeSampling.cast(neg_sampling)
         if neg_sampling_ratio:
             negatives = NegativeSampling("binary", neg_sampling_ratio)
@@ -269,12 +268,14 @@ class LinkNeighborLoader(_Filtered, of_pyg.LinkNeighborLoader):  # type: ignore[
         LinkLoader.__init__(
             self, data=data, link_sampler=sampler, edge_label_index=edge_label_index, edge_label=edge_label,
             edge_label_time=edge_label_time, neg_sampling=negatives, transform=transform,
-            transform_sampler_output=transform_sampler_output, filter_per_worker=False, batch_size=batch_size,
-            shuffle=shuffle, drop_last=drop_last, **kwargs)
+            transform_sampler_output=transform_sampler_output, filter_per_worker=False,
+            **{name: self._how[name] for name in ("batch_size", "shuffle", "drop_last")}, **kwargs)
 
     def _edges_of(self, sampler: KhopSampler, links: Any, given: Any, labels: Any) -> Any:
         """edge_label_index for a dataset. All its edges are counted alone: the server knows them."""
         pairs = given[1] if isinstance(given, (tuple, list)) and len(given) == 2 and links is not None else given
+        if isinstance(pairs, str):
+            self._structure.check_edge_type("edge_label_index", pairs)
         if pairs is None or isinstance(pairs, (str, tuple)):
             if self._order is not None:
                 raise TypeError("sampler: the seeds are all edges, which only the server lists: give edge_label_index")
@@ -398,7 +399,7 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
                 self._options.update(negatives="weight", negative_weight="negative_weight")
             if "node_time" in self._options:
                 self._options["negative_time"] = self._options["node_time"]
-        self._options.update(options or {})
+        self._options = combined(self._options, options, _ARGUMENTS)
 
     def _fanouts(self) -> Any:
         """Fan-outs of the data's own edge types; nobody follows the others."""
@@ -546,6 +547,15 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
         """Removes the dataset if it is a temporary one."""
         self.structure.close()
 
+
+_ARGUMENTS = {
+    "weight": "weight_attr", "time": "time_attr", "node_time": "time_attr", "sampler": "time_attr",
+    "induced": "subgraph_type", "recent": "temporal_strategy", "negatives": "neg_sampling",
+    "negative_ratio": "neg_sampling", "triplets": "neg_sampling", "corrupt": "neg_sampling",
+    "negative_weight": "neg_sampling", "negative_time": "time_attr", "chain": "temporal_comparison",
+    "time_rules": "temporal_comparison",
+}
+"""PyG's arguments that stand for options of khop with other names."""
 
 _OF_LINKS = frozenset({
     "negatives", "negative_ratio", "negative_weight", "negative_time", "negative_tries", "triplets", "corrupt",

@@ -12,8 +12,8 @@ from torch.utils.data import DataLoader
 from torch_geometric.sampler import NodeSamplerInput
 
 from ..batch import Batch
+from ..further import epochs
 from ..relational import tables_of
-from ..torch import random_seed
 from .neighbor import NeighborLoader
 
 _AHEAD = 2  # steps that are asked for before they are wanted
@@ -38,13 +38,18 @@ class LinkNeighborLoader(of_relbench.LinkNeighborLoader):  # type: ignore[misc]
         self.num_dst_nodes, self.src_time, self.share_same_time = num_dst_nodes, src_time, share_same_time
         self.src_node_type, self.dst_node_type = src_nodes[0], dst_nodes[0]
         self._calls = 0
+        decided = epochs(options, batch_size=batch_size, seed=seed)
+        batch_size = decided["batch_size"]
         tables = tables_of(data)
         if tables is not None and src_time is not None:
             tables.check_times("src_time", src_time)
         how = dict(disjoint=True, subgraph_type=subgraph_type, temporal_strategy=temporal_strategy,
-                   time_attr=time_attr, batch_size=batch_size, seed=random_seed(seed), options=options)
-        self._asked = {of: NeighborLoader(data, num_neighbors, of, **how)
-                       for of in {self.src_node_type, self.dst_node_type}}
+                   time_attr=time_attr, batch_size=batch_size, seed=decided["seed"], options=options)
+        own = tables is None and src_time is not None  # then steps have the times, which nodes need not have
+        some = torch.zeros(1, dtype=torch.int64)
+        self._asked = {of: NeighborLoader(
+            data, num_neighbors, of, some.expand(data[of].num_nodes) if own else None, **how)
+            for of in {self.src_node_type, self.dst_node_type}}
         if share_same_time:
             kwargs["batch_sampler"] = of_relbench.TimestampSampler(src_time, batch_size)
         else:

@@ -9,7 +9,9 @@ from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 from torch_geometric.sampler import neighbor_sampler as pyg
 from torch_geometric.sampler.base import DataType, NumNeighbors, SubgraphType
 
+from ..further import check_options, combined
 from ..torch import random_seed
+from .neighbor import _ARGUMENTS
 from .structure import Structure
 
 
@@ -47,7 +49,8 @@ class NeighborSampler(pyg.NeighborSampler):  # type: ignore[misc]
         self.replace, self.disjoint = replace, disjoint
         self.subgraph_type = SubgraphType(subgraph_type if directed else "induced")
         self.temporal_strategy, self.keep_orig_edges = temporal_strategy, False
-        self._seed, self._calls = random_seed(seed), 0
+        check_options(options)
+        self._seed, self._calls = random_seed(combined({"seed": seed}, options)["seed"]), 0
         self._how: dict[str, Any] = dict(replace=replace, induced=self.subgraph_type == SubgraphType.induced)
         if weight_attr is not None:
             self._how["weight"] = weight_attr if structure.dataset else "weight"
@@ -55,7 +58,7 @@ class NeighborSampler(pyg.NeighborSampler):  # type: ignore[misc]
             name = time_attr if structure.dataset else "time"
             self._how.update(sampler="temporal", recent=temporal_strategy == "last",
                              **({"time": name} if structure.time_of_edges else {"time": "none", "node_time": name}))
-        self._how.update(options or {})
+        self._how = combined(self._how, options, _ARGUMENTS)
         self._time = None if "as_of" in self._how else time_attr
 
     @property

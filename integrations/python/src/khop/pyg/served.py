@@ -13,7 +13,6 @@ import torch
 from .. import names
 from ..batch import Batch
 from ..loader import Loader
-from ..options import check_names
 from ..scratch import Scratch
 from .structure import Structure
 
@@ -178,17 +177,6 @@ class Served:
         return f"{type(self).__name__}()"
 
 
-def check_batches(shuffle: Any, batch_size: Any, drop_last: Any) -> None:
-    """Raises TypeError or ValueError for values that torch's loaders would refuse only later."""
-    for name, value in (("shuffle", shuffle), ("drop_last", drop_last)):
-        if not isinstance(value, (bool, int)) or value not in (0, 1):
-            raise TypeError(f"{name}={value!r}: must be True or False")
-    if isinstance(batch_size, bool) or not hasattr(batch_size, "__index__"):
-        raise TypeError(f"batch_size={batch_size!r}: must be a whole number")
-    if batch_size < 1:
-        raise ValueError(f"batch_size={batch_size!r}: must be at least 1")
-
-
 def check_ids(name: str, ids: Any, number: Optional[int]) -> None:
     """Refuses ids of nodes that are not whole numbers, and masks of another length than the number of nodes."""
     if not isinstance(ids, (torch.Tensor, np.ndarray)):
@@ -199,10 +187,3 @@ def check_ids(name: str, ids: Any, number: Optional[int]) -> None:
             raise ValueError(f"{name}: a mask of {len(ids):,} for {number:,} nodes: must be as long as there are nodes")
     elif ids.is_floating_point() or ids.is_complex():
         raise TypeError(f"{name}: {ids.dtype}: must be whole numbers, or a mask of bool")
-
-
-def check_options(options: Optional[Mapping[str, Any]]) -> None:
-    """Refuses further options that khop.Loader does not have."""
-    if options is not None:
-        named = {name: of for name, of in inspect.signature(Loader).parameters.items() if of.kind is of.KEYWORD_ONLY}
-        check_names([name for name in options if name not in named], named)

@@ -121,6 +121,19 @@ class Structure:
         if "edge_id" not in self.edge_columns:
             self.options["edge_pos"] = True
 
+    def check_split(self, argument: str, name: str) -> None:
+        """Refuses the name of a split that the dataset does not have."""
+        if name not in self.splits:
+            raise ValueError(f"{argument}: there is no split {name!r}; there are: {', '.join(self.splits) or 'none'}")
+
+    def check_edge_type(self, argument: str, name: str) -> None:
+        """Refuses a text that is no edge type of the dataset."""
+        types = self._names[1]
+        if name not in (*(of[1] for of in types), *map(":".join, types)):
+            there_are = ", ".join(map(":".join, types))
+            raise ValueError(f"{argument}: there is no edge type {name!r}; there are: {there_are}; khop.Loader takes "
+                             "links of a split, seeds=NAME")
+
     # Types of what was in memory have numbers for names in the dataset: PyG's may be any text.
 
     def node_type(self, of: Optional[str]) -> str:
@@ -175,7 +188,7 @@ class Structure:
                 parts[self.node_type(of)]["node_time"] = store[time]
         for of in self.edge_types:
             store = data._store if of is None else data[of] if of in data.edge_types else {}
-            values = adjacency({k: store[k] for k in ("edge_index", "adj_t") if k in store})
+            values = adjacency({k: store[k] for k in ("edge_index", "adj_t") if k in store}, of)
             values = values or {"edge_index": torch.empty(2, 0, dtype=torch.int64)}
             source, target = values["edge_index"] if "edge_index" in values else (values["src"], values["dst"])
             if self.backward:

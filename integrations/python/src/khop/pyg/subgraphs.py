@@ -9,9 +9,9 @@ from torch_geometric.data import Batch as PyGBatch
 from torch_geometric.data import Data
 
 from ..batch import Batch
+from ..further import check_batches, combined, epochs
 from ..loader import Loader
 from ..schema import EDGE_NAMES, NODE_NAMES
-from ..torch import random_seed
 from .served import Served, without_workers
 from .structure import Structure
 
@@ -88,14 +88,16 @@ class ShaDowKHopSampler(_Subgraphs):
         options: Optional[Mapping[str, Any]] = None, **kwargs: Any,
     ) -> None:
         without_workers(ShaDowKHopSampler, kwargs)
+        how = epochs(options, batch_size=batch_size, shuffle=shuffle, drop_last=drop_last, seed=seed)
         self._structure = structure = self._structure_of(data)
         self.data, self.depth, self.num_neighbors, self.replace = structure.data, depth, num_neighbors, replace
         self._transposed = None if structure.dataset else structure.data.get("adj_t")
         number: int
         seeds: Any
         if isinstance(node_idx, str):
-            if not structure.dataset or node_idx not in structure.splits:
+            if not structure.dataset:
                 raise ValueError(f"node_idx={node_idx!r}: must be nodes, a mask, or a split of a dataset")
+            structure.check_split("node_idx", node_idx)
             self.node_idx, number, seeds = None, structure.splits[node_idx], node_idx
         else:
             if node_idx is None:
@@ -105,10 +107,10 @@ class ShaDowKHopSampler(_Subgraphs):
                 node_idx = node_idx.nonzero().view(-1) if node_idx.dtype == torch.bool else node_idx
                 seeds = {structure.node_type(None): node_idx}
             self.node_idx, number = node_idx, len(node_idx)
-        self._how = dict(
-            sampler="shadow", fanouts=[num_neighbors] * depth, replace=replace, seeds=seeds, batch_size=batch_size,
-            shuffle=shuffle, drop_last=drop_last, seed=random_seed(seed), **(options or {}))
-        super().__init__(_places(number), batch_size=batch_size, shuffle=shuffle, drop_last=drop_last)
+        own = dict(sampler="shadow", fanouts=[num_neighbors] * depth, replace=replace, seeds=seeds)
+        self._how = {**combined(own, options), **how}
+        del how["seed"]
+        super().__init__(_places(number), **how)
 
     def __iter__(self) -> Any:
         structure = self._structure
@@ -137,6 +139,10 @@ class ShaDowKHopSampler(_Subgraphs):
         return type(given)(row=col, col=row, value=None if value is None else value[part.e_id], sparse_sizes=(n, n))
 
 
+_ARGUMENTS = {"budget": "batch_size", "steps": "num_steps", "coverage": "sample_coverage", "length": "walk_length"}
+"""PyG's arguments that stand for options of khop with other names."""
+
+
 class GraphSAINTSampler(_Subgraphs):
     """Base of the samplers of GraphSAINT: torch_geometric.loader.GraphSAINTSampler.
 
@@ -156,14 +162,18 @@ class GraphSAINTSampler(_Subgraphs):
             raise TypeError("GraphSAINTSampler: take GraphSAINTNodeSampler, GraphSAINTEdgeSampler or "
                             "GraphSAINTRandomWalkSampler")
         without_workers(type(self), kwargs)
+        check_batches(shuffle, batch_size, drop_last)
+        how = epochs(options, seed=seed)
+        if how["batch_size"] != 1:
+            raise TypeError("options={'batch_size': ..}: batch_size= is the budget of a subgraph")
         for name in ("node_norm", "edge_norm"):
             if isinstance(data, Data) and name in data:
                 raise ValueError(f"data has an attribute {name!r}, which the sampler writes over: name it otherwise")
         self._structure = self._structure_of(data, backward=self._backward)
         self.data, self.num_steps, self.sample_coverage = self._structure.data, num_steps, sample_coverage
         self.N, self.E = self.data.num_nodes, self.data.num_edges
-        self._how = dict(sampler=self._sampler, budget=batch_size, steps=num_steps, coverage=sample_coverage,
-                         batch_size=1, seed=random_seed(seed), **self._more(), **(options or {}))
+        own = dict(sampler=self._sampler, budget=batch_size, steps=num_steps, coverage=sample_coverage, **self._more())
+        self._how = {**combined(own, options, _ARGUMENTS), **how}
         super().__init__(_places(num_steps), batch_size=1)
 
     def _more(self) -> dict[str, Any]:

@@ -303,7 +303,7 @@ def work(batches):
         pass
 threading.Thread(target=work, args=(batches,), daemon=True).start()
 batches = (b for _ in range(10 ** 9) for b in khop.Loader(sys.argv[1], [5], process="inside"))
-threading.Thread(target=work, args=batches, daemon=True).start()
+threading.Thread(target=work, args=(batches,), daemon=True).start()
 """,
     "no finalisers": "os._exit(0)",
     "a loader that refers to itself": "loader.me = loader; del loader, batch, batches",

@@ -142,7 +142,7 @@ class Connection:
         _refuse_workers()
         with self._feed.lock:
             running = self._running()
-            if running is not None:
+            if running is not None and not self.closed:
                 running.close()
                 running.taken_over = True
             return self._begin()

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/names"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -27,12 +28,7 @@ type LinkSet struct {
 
 // FollowColumn names the edge column of a split of links that is not 0 for the edges that batches of the split may
 // follow.
-func FollowColumn(split string, index int) string {
-	if index > 0 {
-		return fmt.Sprintf("%s_graph_%d", split, index)
-	}
-	return split + "_graph"
-}
+func FollowColumn(split string, index int) string { return names.Follow(split, index) }
 
 func (l *LinkSplit) add(set *SetInfo, t unified.Tensor) {
 	if set.End == linkEnds[0] {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/khop-gnn/khop/internal/launcher"
+	"github.com/khop-gnn/khop/internal/names"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/loader/internal/plan"
@@ -199,10 +200,7 @@ func (o *Options) findSeeds(src Source, s *recipe.Spec) error {
 // warnOfLinks says that batches follow edges that are links to predict, where the dataset has the column of those that
 // the split may follow and the sampler does not read it.
 func (o *Options) warnOfLinks(s *recipe.Spec, links int64) {
-	mask := o.Seeds.split + "_graph" // as khop split names it
-	if o.Seeds.index > 0 {
-		mask += fmt.Sprintf("_%d", o.Seeds.index)
-	}
+	mask := names.Follow(o.Seeds.split, o.Seeds.index)
 	n, _ := unwrapped(o.Sampler).(sampling.Neighbor)
 	_, there := s.Graph.EdgeColumn(mask)
 	if !there || s.Seeds.ByEdge == nil || o.Seeds.kind != ofSplit || n.Mask == mask {

@@ -59,7 +59,7 @@ func TestNoCommandCertifiesDamage(t *testing.T) {
 				data = filepath.Join(at, "data.khop")
 				expect.OK(t, os.CopyFS(data, os.DirFS(sound)))
 				if damaged != "" {
-					flip(t, filepath.Join(data, damaged))
+					flip(t, filepath.Join(data, damaged), middle, 1)
 				}
 				out := filepath.Join(at, "out")
 				places := strings.NewReplacer("DATA", data, "OUT", out, "MODEL", model, "MORE", more)
@@ -93,15 +93,6 @@ func commandNames(t *testing.T) (names []string) {
 		names = append(names, c.Name)
 	}
 	return names
-}
-
-// flip flips a bit in the middle of a file, whose time stays, as a disk does.
-func flip(t *testing.T, path string) {
-	t.Helper()
-	st := expect.Must(os.Stat(path))(t)
-	b := expect.Must(os.ReadFile(path))(t)
-	b[middle(st.Size())] ^= 1
-	expect.OK(t, os.WriteFile(path, b, 0o600), os.Chtimes(path, st.ModTime(), st.ModTime()))
 }
 
 // filesOf lists the arrays of a dataset.

@@ -12,17 +12,23 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 )
 
-// rotten generates a small graph, and flips a bit of a file of it as a disk does: its time stays.
+// rotten generates a small graph, and flips a bit of a file of it.
 func rotten(t *testing.T, file string, at func(size int64) int64, bit byte) (data, path string) {
 	t.Helper()
 	data = small(t)
 	path = filepath.Join(data, file)
+	flip(t, path, at, bit)
+	return data, path
+}
+
+// flip flips a bit of a file, whose time stays, as a disk does.
+func flip(t *testing.T, path string, at func(size int64) int64, bit byte) {
+	t.Helper()
 	st := expect.Must(os.Stat(path))(t)
 	b := expect.Must(os.ReadFile(path))(t)
 	b[at(st.Size())] ^= bit
 	expect.OK(t, os.WriteFile(path, b, 0o600))
 	expect.OK(t, os.Chtimes(path, time.Time{}, st.ModTime()))
-	return data, path
 }
 
 func middle(size int64) int64 { return size/2&^3 + 3 }

@@ -65,13 +65,10 @@ func (c *conversion) chooseFeature() error {
 	return nil
 }
 
-// kindsByName are the kinds of sources whose arrays count by their names.
-var kindsByName = []string{"npz", "npy", "pyg", "dgl"}
-
 // tellCandidates names columns that may be features or labels of nodes that have none: the names of the arrays do not
 // say it.
 func (c *conversion) tellCandidates() {
-	if !slices.Contains(kindsByName, c.kind) {
+	if !slices.ContainsFunc(readers, func(r source.Reader) bool { return r.Name == c.kind && r.ByName }) {
 		return
 	}
 	for i := range c.graph.Nodes {

@@ -109,6 +109,9 @@ func (x *dealtLinks) findReverse() error {
 		}
 		x.reverse[r] = true
 	}
+	if len(back) == 0 && !x.between() {
+		return nil // no edge can be the reverse of a link
+	}
 	sums, both, err := x.pairSums(back)
 	if err != nil {
 		return err
@@ -117,7 +120,13 @@ func (x *dealtLinks) findReverse() error {
 	for _, r := range back {
 		if x.reverse[r] = x.reverse[r] || sums[r] == sums[x.typ]; x.reverse[r] {
 			x.res.Reverses = append(x.res.Reverses, x.schema.Edges[r].String())
-		} else if n, of := x.reversing(r); n > 0 {
+			continue
+		}
+		n, of, err := x.reversing(r)
+		if err != nil {
+			return err
+		}
+		if n > 0 {
 			x.res.Back = append(x.res.Back, BackEdges{x.schema.Edges[r].String(), n, of})
 		}
 	}
@@ -160,12 +169,12 @@ func (x *dealtLinks) between() bool {
 }
 
 // reversing counts, of some edges of a type that leads back, those that reverse a link.
-func (x *dealtLinks) reversing(r int) (n, of int64) {
+func (x *dealtLinks) reversing(r int) (n, of int64, err error) {
 	const some = 1024
 	g := x.ds.Graph()
 	step := max(1, x.schema.Edges[r].Count/some)
 	at := int64(0)
-	_ = x.eachEdge(func(e, u, v int64) error { // v is the link's source
+	err = x.eachEdge(func(e, u, v int64) error { // v is the link's source
 		if int(x.typeOf(e)) != r {
 			return nil
 		}
@@ -180,7 +189,7 @@ func (x *dealtLinks) reversing(r int) (n, of int64) {
 		}
 		return nil
 	})
-	return n, of
+	return n, of, err
 }
 
 // settle decides which draws are in which stretch.

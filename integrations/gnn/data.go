@@ -22,6 +22,20 @@ type data struct {
 
 type split struct{ rows, labels []int64 }
 
+// readByModels lists what a model reads of a graph: the edges, and of all types of nodes the features, with their
+// scales.
+func readByModels(g *graph.Graph) []unified.Tensor {
+	all := []unified.Tensor{unified.FromSlice(g.Indptr()), g.Indices(), g.Types()}
+	for t := range g.Schema().Nodes {
+		for _, name := range []string{graph.Feature.String(), graph.ScaleOf(graph.Feature.String())} {
+			if column, ok := g.NodeColumn(t, name); ok {
+				all = append(all, column)
+			}
+		}
+	}
+	return all
+}
+
 // verify compares what training reads, which is all of it, with the checksums that the source has.
 func verify(source loader.Source) error {
 	by, ok := source.(loader.Verifier)
@@ -29,14 +43,9 @@ func verify(source loader.Source) error {
 		return nil
 	}
 	g := source.Graph()
-	all := []unified.Tensor{unified.FromSlice(g.Indptr()), g.Indices(), g.Types()}
-	for _, role := range []graph.Role{graph.Feature, graph.Label} {
-		if column, ok := g.NodeRole(0, role); ok {
-			all = append(all, column)
-		}
-	}
-	if column, ok := g.NodeColumn(0, graph.ScaleOf(graph.Feature.String())); ok {
-		all = append(all, column)
+	all := readByModels(g)
+	if labels, ok := g.NodeRole(0, graph.Label); ok {
+		all = append(all, labels)
 	}
 	for _, s := range g.Splits() {
 		for _, set := range s.Seeds.Sets {

@@ -159,18 +159,7 @@ func Embed(ctx context.Context, dir string, opt EmbedOptions) (*EmbedResult, err
 // verify compares edges, features and their scales with their checksums: rows of what is damaged would be written as
 // those of the dataset, with checksums of their own.
 func (e *embedding) verify(ctx context.Context) error {
-	if err := e.ds.VerifyTopology(); err != nil {
-		return err
-	}
-	var read []unified.Tensor
-	g := e.ds.Graph()
-	for t := range g.Schema().Nodes {
-		for _, name := range []string{graph.Feature.String(), graph.ScaleOf(graph.Feature.String())} {
-			if column, ok := g.NodeColumn(t, name); ok {
-				read = append(read, column)
-			}
-		}
-	}
+	read := readByModels(e.ds.Graph())
 	done, total := int64(0), int64(0)
 	for _, x := range read {
 		total += int64(len(x.Bytes()))

@@ -39,6 +39,15 @@ func Check(what, name string) error {
 	return nil
 }
 
+// Follow returns the name of the column that is not 0 for the edges which a split of links may follow: train_graph, or
+// train_graph_1 for the split of index 1.
+func Follow(split string, index int) string {
+	if index > 0 {
+		return fmt.Sprintf("%s_graph_%d", split, index)
+	}
+	return split + "_graph"
+}
+
 // nameProblem says what a name must not, or nothing.
 func nameProblem(name string) string {
 	switch {

@@ -42,8 +42,8 @@ func (p *Plot) below() axis {
 	return a
 }
 
-// axis is the axis of the curves on one side, with at most this number of marks. It ends at
-// marks, and begins at 0 where that is not far.
+// axis is the axis of the curves on one side, with at most this number of marks. It ends at marks, and begins at 0 if
+// that is near.
 func (p *Plot) axis(name string, left bool, most int) axis {
 	var list []Curve
 	for _, c := range p.Curves {
@@ -112,7 +112,7 @@ func span(curves []Curve, of func(Curve) []float64) (low, high float64, whole bo
 	return low, high, whole
 }
 
-// stepOf is a multiple of 1, 2 or 5 times a power of ten, of which a range has at most most.
+// stepOf is the least of 1, 2 or 5 times a power of ten that divides a range into at most this number of steps.
 func stepOf(low, high float64, most int, whole bool) float64 {
 	step := math.Pow(10, math.Floor(math.Log10((high-low)/float64(most))))
 	times := []float64{1, 2, 5, 10}
@@ -126,7 +126,7 @@ func stepOf(low, high float64, most int, whole bool) float64 {
 	return step
 }
 
-// round returns marks at round numbers, at most so many.
+// round returns at most this number of marks, at round numbers.
 func round(low, high float64, most int, whole bool) (ticks []Tick) {
 	step := stepOf(low, high, most, whole)
 	for k := math.Ceil(low/step - 1e-9); k*step <= high+step*1e-9; k++ {

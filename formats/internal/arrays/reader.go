@@ -16,7 +16,7 @@ import (
 
 // Reader reads folders of .npy files, and single files of edges.
 var Reader = source.Reader{Name: "npy", Title: "NumPy arrays: edge_index.npy and others beside it",
-	Options: []string{"tables"}, Find: findGraphs, Read: readGraph}
+	Options: []string{"tables"}, ByName: true, Find: findGraphs, Read: readGraph}
 
 func isArray(at source.Place) bool {
 	head, err := at.Head()

@@ -17,7 +17,7 @@ import (
 
 // BinReader reads what dgl.save_graphs writes.
 var BinReader = source.Reader{Name: "dgl", Title: "a graph of dgl.save_graphs (.bin)",
-	Find: findBin, Read: readBin}
+	ByName: true, Find: findBin, Read: readBin}
 
 func findBin(t *source.Tree) []string {
 	return t.Beginning(func(head []byte) bool {

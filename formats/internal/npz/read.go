@@ -12,7 +12,7 @@ import (
 
 // Reader reads .npz archives.
 var Reader = source.Reader{Name: "npz", Title: "a NumPy archive", Options: []string{"tables"},
-	Find: func(t *source.Tree) []string { return t.Beginning(Looks) }, Read: Read}
+	ByName: true, Find: func(t *source.Tree) []string { return t.Beginning(Looks) }, Read: Read}
 
 // Read describes the graph in an archive. The caller closes the graph, which keeps the file open. The shapes
 // of all arrays are compared with each other and with what the ledger has left before any is expanded. Memory, which

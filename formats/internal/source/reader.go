@@ -15,6 +15,8 @@ type Reader struct {
 	// Options names the options of Request that it takes: "columns", "ids", "header", "null", "relations", "skips",
 	// "upto", "task"; or "tables", of convert.
 	Options []string
+	// ByName says that arrays have their role by their names alone, so that one may be meant whose name is another.
+	ByName bool
 	// Find returns where in the tree there are sources of its kind, by contents rather than names: files or folders.
 	// Errors of reading mean that there is none.
 	Find func(t *Tree) []string

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"golang.org/x/text/transform"
 
@@ -127,12 +126,15 @@ func (t *text) findMark(b []byte) int {
 
 var _ io.Reader = (*text)(nil)
 
-// usualNulls are what programs write for a missing value.
-var usualNulls = []string{`\N`, "NULL", "null", "Null", "NA", "N/A", "n/a", "#N/A",
-	"<NA>", "None", "nil", "-", "?", "."}
-
-// IsNull reports whether programs write a missing value so. It is missing only where a person says so.
-func IsNull(cell string) bool { return slices.Contains(usualNulls, cell) }
+// IsNull reports whether a cell is what programs write for a missing value. It is missing only if a person says so.
+// Every cell of a CSV is compared, which a switch does by its length and a few bytes.
+func IsNull(cell string) bool {
+	switch cell {
+	case `\N`, "NULL", "null", "Null", "NA", "N/A", "n/a", "#N/A", "<NA>", "None", "nil", "-", "?", ".":
+		return true
+	}
+	return false
+}
 
 // NullSet returns the set of some cells.
 func NullSet(list []string) map[string]bool {

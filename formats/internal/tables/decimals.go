@@ -13,13 +13,7 @@ import (
 
 // decimalOf returns what reads the decimals of a column: as the nearest numbers of float64.
 func decimalOf(c *schema.Column) func(d *decoder, k int) float64 {
-	scale := 0
-	switch t := c.LogicalType().(type) {
-	case schema.DecimalLogicalType:
-		scale = int(t.Scale())
-	case *schema.DecimalLogicalType:
-		scale = int(t.Scale())
-	}
+	_, scale := precisionOf(c.LogicalType())
 	unit := math.Pow10(scale)
 	switch c.PhysicalType() {
 	case parquet.Types.Int32:

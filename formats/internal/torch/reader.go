@@ -14,7 +14,7 @@ import (
 
 // Reader reads graphs of PyTorch Geometric.
 var Reader = source.Reader{Name: "pyg", Title: "a Data, HeteroData or InMemoryDataset of PyTorch Geometric (.pt)",
-	Options: []string{"tables"}, Find: findGraphs, Read: readGraph}
+	Options: []string{"tables"}, ByName: true, Find: findGraphs, Read: readGraph}
 
 func findGraphs(t *source.Tree) (found []string) {
 	for _, name := range t.Files() {

@@ -12,6 +12,7 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/transaction"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/direct"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/wholefile"
 	"github.com/khop-gnn/khop/pinned"
@@ -157,7 +158,7 @@ func (j *job) file(name string, write func(w io.Writer) error) (err error) {
 			err = e
 		}
 	}()
-	if err := j.fill(f, write); err != nil {
+	if err := j.fill(direct.NewWriter(f), write); err != nil {
 		return err
 	}
 	return f.Sync()

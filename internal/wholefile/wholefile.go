@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"unicode/utf8"
+
+	"github.com/khop-gnn/khop/internal/direct"
 )
 
 // ErrKind is returned for a name that stands for something else than a file that can be used: a folder, a device, a
@@ -142,8 +144,8 @@ func Replace(name string, mode fs.FileMode, write func(io.Writer) error) (err er
 			err = named(err, f.Name(), name)
 		}
 	}()
-	for _, step := range []func() error{func() error { return write(f) }, func() error { return f.Chmod(mode) },
-		func() error { return syncFile(f) }, f.Close} {
+	for _, step := range []func() error{func() error { return write(direct.NewWriter(f)) },
+		func() error { return f.Chmod(mode) }, func() error { return syncFile(f) }, f.Close} {
 		if err := step(); err != nil {
 			return err
 		}

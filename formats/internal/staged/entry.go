@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/khop-gnn/khop/formats/internal/arrayfile"
+	"github.com/khop-gnn/khop/internal/direct"
 	"github.com/khop-gnn/khop/internal/ranges"
 )
 
@@ -285,7 +286,7 @@ func (e *Entry) fetch(ctx context.Context, f *file, p part) (uint64, error) {
 	h := xxh3.New()
 	for _, span := range e.spans(p) {
 		err := f.object.Fetch(ctx, span[0], span[1]-span[0], func(b []byte, at int64) error {
-			_, err := f.data.WriteAt(b, at)
+			_, err := direct.WriteAt(f.data, b, at)
 			return err
 		})
 		if err == nil && e.of.Sums != nil {

@@ -103,7 +103,7 @@ func (e *Elsewhere) report() func(done, total int64) {
 // dataset is not believed.
 func (m *Manifest) staged(text []byte, c *ranges.Client, at ranges.Location) staged.Dataset {
 	files := m.files()
-	object := func(path string, size int64) *ranges.Object { return c.Object(at.Join(path), size) }
+	object := func(i int) *ranges.Object { return c.Object(at.Join(files[i].part.Path), files[i].part.FileBytes) }
 	d := staged.Dataset{Object: object, Source: at.String(), Manifest: text, Chunk: m.ChunkBytes,
 		Sums: func(i int) (uint64, []uint64, error) {
 			head, err := parseHash(files[i].part.HeadXXH3)

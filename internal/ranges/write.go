@@ -22,7 +22,7 @@ const (
 	leastPart    = 16 << 20 // bytes of a part of an object, which has 10,000 at most
 	mostParts    = 10_000
 	partsAtATime = 4
-	mostAnswer   = 16 << 20
+	mostAnswer   = 2 << 20 // bytes of an answer that is read whole
 )
 
 // PutFile makes an object of a file. fresh is as in Put.
@@ -55,10 +55,8 @@ func (c *Client) Put(ctx context.Context, at Location, from io.ReaderAt, size in
 		header.Set("If-None-Match", "*")
 	}
 	if size <= leastPart {
-		body, err := partOf(from, 0, size)
-		if err == nil {
-			_, _, err = c.ask(ctx, request{method: http.MethodPut, at: at, header: header, body: body})
-		}
+		body := io.NewSectionReader(from, 0, size)
+		_, _, err := c.ask(ctx, request{method: http.MethodPut, at: at, header: header, body: body})
 		if fresh && errors.Is(err, ErrChanged) && c.holds(ctx, at, body) {
 			return nil
 		}
@@ -76,7 +74,7 @@ func (c *Client) Put(ctx context.Context, at Location, from io.ReaderAt, size in
 	etags, err := c.putParts(ctx, at, query, from, size)
 	if err == nil {
 		_, answer, err = c.ask(ctx, request{method: http.MethodPost, at: at, query: query, header: header,
-			body: completion(etags)})
+			body: sectionOf(completion(etags))})
 	}
 	if err == nil && bytes.Contains(answer, []byte("<Error>")) { // after a status of 200
 		err = fmt.Errorf("%s: %w: it did not complete the upload", at, ErrStore)
@@ -89,9 +87,26 @@ func (c *Client) Put(ctx context.Context, at Location, from io.ReaderAt, size in
 }
 
 // holds reports whether an object has these bytes: an attempt of ours may have made it whose answer was lost.
-func (c *Client) holds(ctx context.Context, at Location, body []byte) bool {
-	text, err := c.Object(at, int64(len(body))).ReadAll(ctx, int64(len(body)))
-	return err == nil && bytes.Equal(text, body)
+func (c *Client) holds(ctx context.Context, at Location, body *io.SectionReader) bool {
+	o := c.Object(at, body.Size())
+	err := o.Stat(ctx)
+	if err == nil {
+		err = o.Fetch(ctx, 0, body.Size(), func(p []byte, at int64) error {
+			ours := make([]byte, len(p))
+			if _, err := body.ReadAt(ours, at); err != nil {
+				return err
+			}
+			if !bytes.Equal(p, ours) {
+				return ErrChanged
+			}
+			return nil
+		})
+	}
+	return err == nil
+}
+
+func sectionOf(text []byte) *io.SectionReader {
+	return io.NewSectionReader(bytes.NewReader(text), 0, int64(len(text)))
 }
 
 // putParts writes the parts of an upload, and returns their ETags.
@@ -103,10 +118,7 @@ func (c *Client) putParts(ctx context.Context, at Location, query url.Values, fr
 	g.SetLimit(partsAtATime)
 	for i := range etags {
 		g.Go(func() error {
-			body, err := partOf(from, int64(i)*part, min(part, size-int64(i)*part))
-			if err != nil {
-				return err
-			}
+			body := io.NewSectionReader(from, int64(i)*part, min(part, size-int64(i)*part))
 			q := url.Values{"partNumber": {strconv.Itoa(i + 1)}, "uploadId": query["uploadId"]}
 			header, _, err := c.ask(ctx, request{method: http.MethodPut, at: at, query: q, body: body})
 			etags[i] = header.Get("ETag")
@@ -114,14 +126,6 @@ func (c *Client) putParts(ctx context.Context, at Location, query url.Values, fr
 		})
 	}
 	return etags, g.Wait()
-}
-
-func partOf(from io.ReaderAt, at, n int64) ([]byte, error) {
-	body := make([]byte, n)
-	if _, err := from.ReadAt(body, at); err != nil && !(errors.Is(err, io.EOF) && n == 0) {
-		return nil, err
-	}
-	return body, nil
 }
 
 // completion names the parts of an upload.
@@ -196,6 +200,17 @@ func (c *Client) giveUp(ctx context.Context, at Location) error {
 
 // ask asks, until there is an answer, and reads that whole.
 func (c *Client) ask(ctx context.Context, q request) (header http.Header, answer []byte, err error) {
+	header, err = c.hear(ctx, q, func(body io.Reader) (err error) {
+		if answer, err = io.ReadAll(io.LimitReader(body, mostAnswer+1)); len(answer) > mostAnswer {
+			err = fmt.Errorf("%s: %w: its answer has more than %d bytes", q.at, ErrStore, mostAnswer)
+		}
+		return err
+	})
+	return header, answer, err
+}
+
+// hear asks until there is an answer, and has that read as it comes: again from its beginning where it ends early.
+func (c *Client) hear(ctx context.Context, q request, read func(body io.Reader) error) (header http.Header, err error) {
 	what := "write"
 	if q.method == http.MethodGet {
 		what = "list"
@@ -216,10 +231,10 @@ func (c *Client) ask(ctx context.Context, q request) (header http.Header, answer
 		header = resp.Header
 		w := newWatched(resp.Body, c.Stall, end)
 		defer w.timer.Stop()
-		if answer, err = io.ReadAll(io.LimitReader(w, mostAnswer)); err != nil {
-			return w.explain(ctx, err, int64(len(answer)), max(resp.ContentLength, 0))
+		if err = read(w); w.why != nil {
+			return w.explain(ctx, w.why, w.got, max(resp.ContentLength, 0))
 		}
-		return nil
+		return err
 	}, func() int { return 0 })
-	return header, answer, err
+	return header, err
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -17,17 +18,19 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/khop-gnn/khop/formats/internal/arrayfile"
+	"github.com/khop-gnn/khop/formats/internal/transaction"
 	"github.com/khop-gnn/khop/internal/direct"
+	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/ranges"
 )
 
 // Dataset is what an entry is made of.
 type Dataset struct {
-	Object   func(path string, size int64) *ranges.Object // a file, of a size that is known
-	Key      string                                       // tells apart contents, and where they come from
-	Source   string                                       // where it lies, for people
-	Manifest []byte                                       // nil: it is a source, of which nobody knows checksums
-	Chunk    int64                                        // bytes of a chunk
+	Object   func(file int) *ranges.Object // where it lies
+	Key      string                        // tells apart contents, and where they come from
+	Source   string                        // where it lies, for people
+	Manifest []byte                        // nil: it is a source, of which nobody knows checksums
+	Chunk    int64                         // bytes of a chunk
 	Files    []File
 	// Sums returns the checksums of a file: of head and tail, and of each chunk. nil where there is no manifest.
 	Sums func(file int) (head uint64, chunks []uint64, err error)
@@ -69,7 +72,7 @@ func Open(ctx context.Context, c Cache, d Dataset) (*Entry, error) {
 	for i := range d.Files {
 		e.first = append(e.first, units)
 		units += e.x.units(&d.Files[i])
-		e.files = append(e.files, &file{object: d.Object(d.Files[i].Path, d.Files[i].Bytes)})
+		e.files = append(e.files, &file{})
 	}
 	err := c.locked(ctx, func() error {
 		if _, states, err := c.entryOf(d.Key); err != nil || len(states) != units {
@@ -121,6 +124,7 @@ func (e *Entry) Close() error {
 func (e *Entry) open(i int) (*file, error) {
 	f := e.files[i]
 	f.once.Do(func() {
+		f.object = e.of.Object(i)
 		if e.of.Sums != nil {
 			f.head, f.sums, f.err = e.of.Sums(i)
 		}
@@ -161,7 +165,7 @@ func (e *Entry) Reserve(ctx context.Context, i int) (whole bool, err error) {
 	f := e.files[i]
 	f.room.Do(func() {
 		var without int
-		without, f.roomErr = e.reserve(ctx, []part{e.all(i)})
+		without, f.roomErr = e.reserve(ctx, []part{e.all(i)}, false)
 		f.whole = without < 0
 	})
 	return f.whole, f.roomErr
@@ -174,28 +178,38 @@ type part struct{ file, from, to int }
 func (e *Entry) all(i int) part { return part{i, 0, e.x.units(&e.x.Files[i])} }
 
 // reserve takes room for parts, as far as there is some, for the first ones first. It returns the first file of which
-// a unit has none; -1: all have room.
-func (e *Entry) reserve(ctx context.Context, parts []part) (without int, err error) {
+// a unit has none; -1: all have room. whole: ErrRoom, and nothing is taken, where the disk has no room for all.
+func (e *Entry) reserve(ctx context.Context, parts []part, whole bool) (without int, err error) {
 	without = -1
 	return without, e.cache.locked(ctx, func() error {
-		states, want := make([][]byte, len(parts)), int64(0)
+		states, want, missing := make([][]byte, len(parts)), int64(0), int64(0)
 		for k, p := range parts {
 			states[k] = make([]byte, p.to-p.from)
 			if _, err := e.states.ReadAt(states[k], int64(e.first[p.file]+p.from)); err != nil {
 				return err
 			}
 			for u, s := range states[k] {
+				n := e.x.bytes(&e.x.Files[p.file], p.from+u)
+				if s != there {
+					missing += min(n, math.MaxInt64-missing)
+				}
 				if s == absent {
-					want += e.x.bytes(&e.x.Files[p.file], p.from+u)
+					want += min(n, math.MaxInt64-want)
 				}
 			}
 		}
-		if want == 0 {
+		if missing == 0 {
 			return nil
 		}
 		left, err := e.cache.room(want)
 		if err != nil {
 			return err
+		}
+		if free, err := transaction.FreeSpace(e.cache.Dir); err == nil && missing > free {
+			if left = min(left, free); whole {
+				return fmt.Errorf("%s: %w: %s are needed, and its disk has %s free: make room there, or name a folder "+
+					"on another disk", e.cache.Dir, ErrRoom, machine.Bytes(missing), machine.Bytes(free))
+			}
 		}
 		for k, p := range parts {
 			for u, s := range states[k] {
@@ -393,7 +407,7 @@ func (e *Entry) bringAll(ctx context.Context, parts []part, progress func(done, 
 	if missing == nil {
 		return nil
 	}
-	switch without, err := e.reserve(ctx, parts); {
+	switch without, err := e.reserve(ctx, parts, true); {
 	case err != nil:
 		return err
 	case without >= 0:

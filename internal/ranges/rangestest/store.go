@@ -180,7 +180,8 @@ func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			"<NextContinuationToken>same</NextContinuationToken></ListBucketResult>")
 	case fault == Halts:
 		halted := &writer{ResponseWriter: w, s: s, fault: Stalls, left: 1, end: r.Context().Done()}
-		_, _ = io.WriteString(halted, "<ListBucketResult>")
+		_, _ = io.WriteString(halted, map[bool]string{true: "[ ", false: "<ListBucketResult>"}[strings.HasPrefix(
+			r.URL.Path, "/api/")])
 	case strings.Contains(r.URL.Path, "/resolve/"):
 		s.hub(w, r, fault)
 	case strings.HasPrefix(r.URL.Path, "/api/"):

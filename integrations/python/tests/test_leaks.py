@@ -10,6 +10,7 @@ import os
 import pathlib
 import random
 import subprocess
+import warnings
 
 import numpy as np
 import pytest
@@ -218,6 +219,22 @@ def load(path, split, options, **more):
                        **{"process": PROCESS, **options, **more})
 
 
+BLIND = "neighbor", "labor", "fastgcn", "ladies", "hgt", "shadow", "induced"
+
+
+def check_words(path, draw, tables, split):
+    """Samplers that do not look at times are refused, and rows that have none are counted."""
+    blind, process = draw.choice(BLIND), draw.choice([PROCESS, "server"])
+    with pytest.raises(khop.OptionError, match="times.*temporal"):
+        khop.Loader(path, sampler=blind, seeds=f"task:next:{split}", process=process).close()
+    with warnings.catch_warnings(record=True) as heard:
+        load(path, split, {}, process=process).close()
+    without = [t for t in tables if not t.timed]
+    said = [f"rows of tables without times are read at any time; tables: {', '.join(sorted(t.name for t in without))}; "
+            f"rows: {sum(len(t.times) for t in without)}"]
+    assert [str(w.message) for w in heard] == (said if without else [])
+
+
 def case(path, draw, tables, task, number):
     options, split = draw_options(draw), draw.choice(sorted(task))
     try:
@@ -236,6 +253,8 @@ def case(path, draw, tables, task, number):
         assert sorted(seen) == list(range(len(task[split])))
         with load(path, split, options, workers=3) as loader:
             assert digest_of(loader) == got, "other batches with other workers"
+        if number % 4 == 0:
+            check_words(path, draw, tables, split)
         if number % 5 == 0:
             ranked = []
             for rank in range(2):

@@ -247,7 +247,7 @@ func noteTimeless(s *recipe.Spec, times []string) {
 		}
 	}
 	if len(without) > 0 && len(without) < len(types) {
-		s.Log.Warn("rows of tables without times are read at any time", "tables", strings.Join(without, ", "),
+		s.Log.Info("rows of tables without times are read at any time", "tables", strings.Join(without, ", "),
 			"rows", rows)
 	}
 }

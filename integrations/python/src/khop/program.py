@@ -24,9 +24,10 @@ class Done(NamedTuple):
     stderr: bytes
 
     def notes(self) -> list[str]:
-        """The notes of the command."""
+        """The notes of the command, but of what it kept as it was."""
         lines = self.stderr.decode("utf-8", "replace").splitlines()
-        return [line.replace(_NOTE, "", 1) for line in lines if line.startswith(_NOTE)]
+        return [line.replace(_NOTE, "", 1) for line in lines
+                if line.startswith(_NOTE) and not line.endswith(", and kept")]
 
     def check(self) -> None:
         """Raises the command's message as a ServerError if it failed."""

@@ -208,6 +208,26 @@ func TestObjectsAreWrittenWholeOrNotAtAll(t *testing.T) {
 	expect.That(t, slices.Equal(s.Names(), []string{"bucket/a b/c", "bucket/a bc"}), "%q", s.Names())
 }
 
+// A store that says that it keeps an object, and keeps none, half or another one, is refused.
+func TestAStoreThatKeepsOtherBytesIsRefused(t *testing.T) {
+	s := rangestest.New(t)
+	for fault, says := range map[rangestest.Fault]string{rangestest.Drops: "it has lost an object",
+		rangestest.Halves: "bytes", rangestest.Alters: "it keeps other bytes than it was given"} {
+		for _, size := range []int{3, 17 << 20} { // in one request, and in parts
+			s.Fail(func(_ int, r *http.Request) rangestest.Fault {
+				if r.Method == http.MethodGet || r.URL.Query().Has("partNumber") {
+					return rangestest.None
+				}
+				return fault
+			})
+			err := client().PutBytes(context.Background(), parse(t, "s3://bucket/x"), content(size), false)
+			expect.That(t, errors.Is(err, ranges.ErrStore) && strings.Contains(err.Error(), says), "fault %d, %d bytes: %v",
+				fault, size, err)
+			s.Drop("bucket/x")
+		}
+	}
+}
+
 func TestSpansComeInTheirOrder(t *testing.T) {
 	s := rangestest.New(t)
 	want := content(100_000)

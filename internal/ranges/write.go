@@ -2,11 +2,14 @@ package ranges
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"crypto/md5"
 	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/url"
 	"os"
@@ -45,8 +48,61 @@ func (c *Client) PutBytes(ctx context.Context, at Location, text []byte, fresh b
 }
 
 // Put makes an object of a file's first bytes: whole, or not at all. fresh: ErrChanged where the object exists with
-// other bytes.
+// other bytes. ErrStore where the store does not keep what it was given.
 func (c *Client) Put(ctx context.Context, at Location, from io.ReaderAt, size int64, fresh bool) error {
+	if err := c.put(ctx, at, from, size, fresh); err != nil {
+		return err
+	}
+	return c.confirm(ctx, at, io.NewSectionReader(from, 0, size))
+}
+
+// confirm compares an object with what was written: its size, and its ETag where that is a sum of the bytes as most
+// stores make it, else the bytes themselves.
+func (c *Client) confirm(ctx context.Context, at Location, body *io.SectionReader) error {
+	o, size := c.Object(at, -1), body.Size()
+	switch err := o.Stat(ctx); {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s: %w: it has lost an object that it took", at, ErrStore)
+	case err != nil:
+		return err
+	case o.Size() != size:
+		return fmt.Errorf("%s: %w: it keeps %d of %d bytes", at, ErrStore, o.Size(), size)
+	}
+	tag, err := etagOf(body)
+	if err != nil || o.Version() == tag || c.holds(ctx, at, body) {
+		return err
+	}
+	return cmp.Or(context.Cause(ctx), fmt.Errorf("%s: %w: it keeps other bytes than it was given", at, ErrStore))
+}
+
+// etagOf returns the ETag of an object as Amazon's stores make it: the MD5 of its bytes, or of those of its parts.
+func etagOf(body *io.SectionReader) (string, error) {
+	size := body.Size()
+	if size <= leastPart {
+		sum, err := sumOf(body)
+		return fmt.Sprintf(`"%x"`, sum), err
+	}
+	all, part := md5.New(), partOf(size)
+	for from := int64(0); from < size; from += part {
+		sum, err := sumOf(io.NewSectionReader(body, from, min(part, size-from)))
+		if err != nil {
+			return "", err
+		}
+		all.Write(sum)
+	}
+	return fmt.Sprintf(`"%x-%d"`, all.Sum(nil), (size+part-1)/part), nil
+}
+
+func sumOf(body *io.SectionReader) ([]byte, error) {
+	h := md5.New()
+	_, err := io.Copy(h, io.NewSectionReader(body, 0, body.Size()))
+	return h.Sum(nil), err
+}
+
+// partOf returns the bytes of a part of an object.
+func partOf(size int64) int64 { return max(leastPart, (size+mostParts-1)/mostParts) }
+
+func (c *Client) put(ctx context.Context, at Location, from io.ReaderAt, size int64, fresh bool) error {
 	if at.Scheme != "s3" && at.Scheme != "gs" {
 		return fmt.Errorf("%s: %w", at, ErrReadOnly)
 	}
@@ -112,7 +168,7 @@ func sectionOf(text []byte) *io.SectionReader {
 // putParts writes the parts of an upload, and returns their ETags.
 func (c *Client) putParts(ctx context.Context, at Location, query url.Values, from io.ReaderAt,
 	size int64) ([]string, error) {
-	part := max(leastPart, (size+mostParts-1)/mostParts)
+	part := partOf(size)
 	etags := make([]string, (size+part-1)/part)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(partsAtATime)

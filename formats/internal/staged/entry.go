@@ -75,16 +75,19 @@ func Open(ctx context.Context, c Cache, d Dataset) (*Entry, error) {
 		e.files = append(e.files, &file{})
 	}
 	err := c.locked(ctx, func() error {
-		if _, states, err := c.entryOf(d.Key); err != nil || len(states) != units {
-			if err := errors.Join(os.RemoveAll(e.path()), c.make(d.Key, e.x, d.Manifest)); err != nil {
-				return err
-			}
+		x, states, err := c.entryOf(d.Key)
+		if err != nil || !e.fits(x, states, units) {
+			err = errors.Join(os.RemoveAll(e.path()), c.make(d.Key, e.x, d.Manifest))
+		} else {
+			err = e.mend(states)
+		}
+		if err != nil {
+			return err
 		}
 		now := time.Now()
 		if err := os.Chtimes(e.path(lockName), now, now); err != nil {
 			return err
 		}
-		var err error
 		e.lock, err = lock(ctx, e.path(lockName), true)
 		return err
 	})

@@ -4,6 +4,7 @@ package rangestest
 
 import (
 	"bytes"
+	"crypto/md5"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -39,6 +40,9 @@ const (
 	Refuses       // 403
 	Ignores       // the range that was asked for: the whole object
 	Wrong         // a bit is another one
+	Drops         // the object is not kept, though the answer says so
+	Halves        // half of the object is kept, though the answer says so
+	Alters        // the object is kept with another bit, though the answer says so
 	Lost          // the object is written, and no answer comes
 	Loops         // a list that says that more follows, and has nothing, for ever
 	Halts         // an answer that begins with a byte, and stays
@@ -239,8 +243,8 @@ func (s *Store) listUploads(w http.ResponseWriter, r *http.Request) {
 
 // etagOf returns the ETag of an object.
 func etagOf(text []byte) string {
-	sum := sha256.Sum256(text)
-	return `"` + hex.EncodeToString(sum[:8]) + `"`
+	sum := md5.Sum(text)
+	return `"` + hex.EncodeToString(sum[:]) + `"`
 }
 
 // get answers a read.
@@ -371,7 +375,7 @@ func (s *Store) write(w http.ResponseWriter, r *http.Request, body []byte, fault
 			text = append(text, s.uploads[id].parts[i+1]...)
 		}
 		delete(s.uploads, id)
-		s.objects[name] = text
+		s.keep(name, text, fault)
 		fmt.Fprint(w, "<CompleteMultipartUploadResult></CompleteMultipartUploadResult>")
 	case r.Method == http.MethodDelete && id != "":
 		delete(s.uploads, id)
@@ -383,7 +387,21 @@ func (s *Store) write(w http.ResponseWriter, r *http.Request, body []byte, fault
 		s.uploads[id].parts[part] = body
 		w.Header().Set("ETag", etagOf(body))
 	default:
-		s.objects[name] = body
+		s.keep(name, body, fault)
 		w.Header().Set("ETag", etagOf(body))
 	}
+}
+
+// keep keeps an object, or what a store that lies keeps of it.
+func (s *Store) keep(name string, text []byte, fault Fault) {
+	switch {
+	case fault == Drops:
+		return
+	case fault == Halves:
+		text = text[:len(text)/2]
+	case fault == Alters && len(text) > 0:
+		text = slices.Clone(text)
+		text[len(text)/2] ^= 1
+	}
+	s.objects[name] = text
 }

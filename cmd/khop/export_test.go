@@ -16,7 +16,7 @@ func TestExportsAreConvertedToEqualDatasets(t *testing.T) {
 	must(t, "export", small(t), first, "--to", "numpy")
 	must(t, "convert", first, data) // so that its types have the names that conversion gives
 	id := object(t, "info", data, "--json")["id"]
-	for _, c := range []struct{ to, target string }{{"numpy", "arrays"}, {"npz", "x.npz"}} {
+	for _, c := range []struct{ to, target string }{{"numpy", "arrays"}, {"npz", "x.npz"}, {"pyg", "x.pt"}} {
 		target, again := filepath.Join(t.TempDir(), c.target), filepath.Join(t.TempDir(), "again.khop")
 		must(t, "export", data, target, "--to", c.to)
 		fails(t, exitFailed, "target exists", "export", data, target, "--to", c.to)
@@ -38,7 +38,7 @@ func TestAnExportSaysThatRowsAreCoded(t *testing.T) {
 	x := textFile(t, "x.npy", string(expect.NPY([]float32{1, 2, 3, 4, 5, 6}, 3, 2)))
 	data := filepath.Join(t.TempDir(), "g.khop")
 	must(t, "convert", textFile(t, "edges.txt", "0 1\n2 1\n"), data, "--features", x, "--feature-dtype", "int4")
-	for _, to := range []string{"numpy", "npz", "graphbolt", "parquet"} {
+	for _, to := range []string{"numpy", "npz", "pyg", "graphbolt", "parquet"} {
 		r := object(t, "export", data, filepath.Join(t.TempDir(), "to"), "--to", to, "--json")
 		notes := fmt.Sprint(r["notes"])
 		expect.That(t, strings.Contains(notes, `"feature" of "node" is written as it is stored: bytes of the code `+

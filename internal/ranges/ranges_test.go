@@ -221,8 +221,8 @@ func TestAStoreThatKeepsOtherBytesIsRefused(t *testing.T) {
 				return fault
 			})
 			err := client().PutBytes(context.Background(), parse(t, "s3://bucket/x"), content(size), false)
-			expect.That(t, errors.Is(err, ranges.ErrStore) && strings.Contains(err.Error(), says), "fault %d, %d bytes: %v",
-				fault, size, err)
+			expect.That(t, errors.Is(err, ranges.ErrStore) && strings.Contains(err.Error(), says),
+				"fault %d, %d bytes: %v", fault, size, err)
 			s.Drop("bucket/x")
 		}
 	}

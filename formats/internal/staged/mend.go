@@ -54,7 +54,8 @@ func (e *Entry) mend(states []byte) error {
 		if st, err := os.Lstat(name); err == nil && st.Mode().IsRegular() && st.Size() == f.Bytes {
 			continue
 		}
-		if err := errors.Join(os.RemoveAll(name), os.MkdirAll(filepath.Dir(name), 0o700), hole(name, f.Bytes)); err != nil {
+		err := errors.Join(os.RemoveAll(name), os.MkdirAll(filepath.Dir(name), 0o700), hole(name, f.Bytes))
+		if err != nil {
 			return err
 		}
 		clear(states[e.first[i]:][:e.x.units(f)])

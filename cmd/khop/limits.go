@@ -35,6 +35,7 @@ func (*completionCmd) withoutData() bool { return true }
 func (*samplersCmd) withoutData() bool   { return true }
 func (*optionsCmd) withoutData() bool    { return true }
 func (*doctorCmd) withoutData() bool     { return true }
+func (*docsCmd) withoutData() bool       { return true }
 func (c *infoCmd) withoutData() bool     { return !c.Deep && c.Plot == "" }
 
 // limitMemory decides what the command of a line may take, and limits the heap accordingly.

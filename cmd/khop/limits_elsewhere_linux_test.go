@@ -1,0 +1,111 @@
+//go:build !race
+
+package main
+
+import (
+	"encoding/pem"
+	"fmt"
+	"math/rand/v2"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/ranges/rangestest"
+)
+
+// elsewhere is a store that has what drawn commands work on, and serves it as S3 and over HTTP, with TLS and without.
+type elsewhere struct {
+	*workshop
+	store *rangestest.Store
+	tls   string
+	there map[string]bool
+}
+
+// openElsewhere starts the store, and has processes of the test find it.
+func openElsewhere(t *testing.T) *elsewhere {
+	t.Helper()
+	e := &elsewhere{workshop: openWorkshop(t), store: rangestest.New(t), there: map[string]bool{}}
+	wide := filepath.Join(e.dir, "wide.khop") // of whose columns many ranges are under way at a time
+	generated(t, wide, "sbm --nodes 40000 --edges 400000 --features 500")
+	e.datasets = append(e.datasets, wide)
+	server := httptest.NewTLSServer(e.store)
+	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+	e.tls = server.URL
+	trusted := filepath.Join(e.dir, "trusted.pem")
+	expect.OK(t, os.WriteFile(trusted, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
+		Bytes: server.Certificate().Raw}), 0o600))
+	t.Setenv("SSL_CERT_FILE", trusted)
+	return e
+}
+
+// address returns where a file or folder of this machine is elsewhere.
+func (e *elsewhere) address(t *testing.T, r *rand.Rand, path string) string {
+	name := filepath.Base(path)
+	if st := expect.Must(os.Stat(path))(t); !e.there[path] {
+		e.there[path] = true
+		if st.IsDir() {
+			e.store.PutFolder(t, "bucket", name, path)
+		} else {
+			e.store.Put("bucket/"+name, expect.Must(os.ReadFile(path))(t))
+		}
+	}
+	return oneOf(r, "s3://bucket/", e.store.URL+"/bucket/", e.tls+"/bucket/") + name
+}
+
+// draw draws a command that reads or writes at an address.
+func (e *elsewhere) draw(t *testing.T, r *rand.Rand, dir string) (command string, args []string) {
+	command = oneOf(r, "stage", "check", "convert", "sample", "info", "export", "bench", "embed", "train", "serve",
+		"plan", "partition", "add")
+	args = e.workshop.draw(t, r, dir, command)
+	for i, a := range args {
+		if i > 0 && (slices.Contains(e.datasets, a) || strings.HasSuffix(a, "copy.khop") ||
+			command == "convert" && i == 1) {
+			args[i] = e.address(t, r, a)
+			delete(e.there, filepath.Join(dir, "copy.khop"))
+		}
+	}
+	if command == "convert" && r.IntN(3) == 0 {
+		args[2] = fmt.Sprintf("s3://bucket/out-%d.khop", r.Int64())
+	}
+	t.Setenv("KHOP_CACHE_DIR", filepath.Join(dir, "cache"))
+	t.Setenv("KHOP_CACHE_SIZE", oneOf(r, "1TB", "1TB", "1MB", "30MB", "10GB"))
+	return command, args
+}
+
+// TestDrawnCommandsAtAddressesKeepTheirMemory in control groups of 40 to 256 MiB, and with --max-memory.
+func TestDrawnCommandsAtAddressesKeepTheirMemory(t *testing.T) {
+	n, r := draws(t, 6)
+	memoryGroup(t, 1<<30) // skips where none can be made
+	e := openElsewhere(t)
+	done, inGroups, most := 0, 0, 0.0
+	for i := range n {
+		dir := t.TempDir()
+		command, args := e.draw(t, r, dir)
+		var o outcome
+		what, size := "", drawSize(r, 40<<20, 256<<20)
+		if slices.Contains(limited, command) && r.IntN(4) == 0 {
+			args = append(args, "--max-memory", fmt.Sprint(size))
+			o = e.run(t, []string{e.program}, args...)
+			what = o.judge(size)
+			most = max(most, float64(o.peak)/float64(size))
+		} else {
+			g := memoryGroup(t, size)
+			o, inGroups = g.run(t, e.workshop, args...), inGroups+1
+			what = g.judge(o)
+		}
+		expect.That(t, what == "", "draw %d: khop %s: %d bytes: %s: %s", i, strings.Join(args, " "), size, what, o)
+		if o.code != exitFailed {
+			done++
+		} else if n > 20 {
+			t.Logf("draw %d: khop %s in %d bytes: %s", i, command, size, o.lastLine())
+		}
+		_ = os.RemoveAll(dir)
+	}
+	t.Logf("%d of %d were done, the others refused; %d in control groups; at most %.0f %% of a limit were taken", done,
+		n, inGroups, 100*most)
+	expect.That(t, done >= n/8, "only %d of %d were done", done, n)
+}

@@ -1,6 +1,7 @@
 package wholefile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -78,4 +79,33 @@ func upwards(name string) (list []fs.FileInfo) {
 // among reports whether a folder is one of those.
 func among(st fs.FileInfo, list []fs.FileInfo) bool {
 	return slices.ContainsFunc(list, func(other fs.FileInfo) bool { return os.SameFile(st, other) })
+}
+
+// OutsideDatasets refuses a target that lies in the folder of a dataset, in which nothing but its own files may be.
+// Errors: ErrInput.
+func OutsideDatasets(target string) error {
+	path, err := filepath.Abs(target)
+	if err != nil {
+		return nil // who writes says why
+	}
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		if isDataset(dir) {
+			return fmt.Errorf("%w: it lies in the dataset %s: name another", ErrInput, paths.Text(dir))
+		}
+		if dir == filepath.Dir(dir) {
+			return nil
+		}
+	}
+}
+
+// isDataset reports whether a folder has a dataset's manifest, and not another program's file of that name.
+func isDataset(dir string) bool {
+	f, _, err := Open(filepath.Join(dir, "dataset.json"))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	head := make([]byte, 512)
+	n, _ := f.Read(head)
+	return bytes.Contains(head[:n], []byte(`"format"`)) && bytes.Contains(head[:n], []byte(`"generation"`))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/internal/wholefile"
 )
 
 // What went wrong, for errors.Is.
@@ -58,7 +59,8 @@ type Tx struct {
 // and others.
 //
 // Errors: ErrExist if there is something that must not be replaced, or another writer is at work; ErrSpace if there is
-// less room than expected; fs.ErrNotExist if there is nothing to extend; else what the system says.
+// less room than expected; fs.ErrNotExist if there is nothing to extend; wholefile.ErrInput within another dataset; else
+// what the system says.
 func (k *Kind) Begin(dir string, opt Options) (*Tx, error) {
 	dir = target(dir)
 	if err := k.leaveWork(dir); err != nil {
@@ -69,6 +71,9 @@ func (k *Kind) Begin(dir string, opt Options) (*Tx, error) {
 			return nil, k.Error(dir, "", err)
 		}
 		return k.replacement(dir, opt)
+	}
+	if err := wholefile.OutsideDatasets(dir); err != nil {
+		return nil, k.Error(dir, "", err)
 	}
 	for range claimTrials {
 		complete, err := k.lookFirst(dir)

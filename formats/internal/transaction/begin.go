@@ -59,8 +59,8 @@ type Tx struct {
 // and others.
 //
 // Errors: ErrExist if there is something that must not be replaced, or another writer is at work; ErrSpace if there is
-// less room than expected; fs.ErrNotExist if there is nothing to extend; wholefile.ErrInput within another dataset; else
-// what the system says.
+// less room than expected; fs.ErrNotExist if there is nothing to extend; wholefile.ErrInput within another dataset;
+// else what the system says.
 func (k *Kind) Begin(dir string, opt Options) (*Tx, error) {
 	dir = target(dir)
 	if err := k.leaveWork(dir); err != nil {

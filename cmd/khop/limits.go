@@ -55,7 +55,7 @@ func (env *environment) limitMemory(line *kong.Context) error {
 	return env.memory.settle(of.MaxMemory, machine.Probe())
 }
 
-// besideHeap is what the system takes in a control group for the program: its tables of pages, stacks, buffers of files.
+// besideHeap is what the system takes in a control group for the program: tables of pages, stacks, heads of buffers.
 // A sixteenth of the group is what waits for the disk (package direct).
 const besideHeap = 2 << 20
 

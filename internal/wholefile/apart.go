@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/khop-gnn/khop/internal/paths"
 )
@@ -82,14 +84,17 @@ func among(st fs.FileInfo, list []fs.FileInfo) bool {
 }
 
 // OutsideDatasets refuses a target that lies in the folder of a dataset, in which nothing but its own files may be.
-// Errors: ErrInput.
+// Errors: ErrInput, and what the system says of a manifest that cannot be read.
 func OutsideDatasets(target string) error {
 	path, err := filepath.Abs(target)
 	if err != nil {
 		return nil // who writes says why
 	}
 	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
-		if isDataset(dir) {
+		switch is, err := isDataset(dir); {
+		case err != nil:
+			return err
+		case is:
 			return fmt.Errorf("%w: it lies in the dataset %s: name another", ErrInput, paths.Text(dir))
 		}
 		if dir == filepath.Dir(dir) {
@@ -99,13 +104,16 @@ func OutsideDatasets(target string) error {
 }
 
 // isDataset reports whether a folder has a dataset's manifest, and not another program's file of that name.
-func isDataset(dir string) bool {
+func isDataset(dir string) (bool, error) {
 	f, _, err := Open(filepath.Join(dir, "dataset.json"))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, fs.ErrPermission) ||
+		errors.Is(err, ErrKind) { // what cannot be looked into by its user is none of theirs
+		return false, nil
+	}
 	if err != nil {
-		return false
+		return false, err
 	}
 	defer f.Close()
-	head := make([]byte, 512)
-	n, _ := f.Read(head)
-	return bytes.Contains(head[:n], []byte(`"format"`)) && bytes.Contains(head[:n], []byte(`"generation"`))
+	head, err := io.ReadAll(io.LimitReader(f, 512))
+	return bytes.Contains(head, []byte(`"format"`)) && bytes.Contains(head, []byte(`"generation"`)), err
 }

@@ -72,9 +72,6 @@ func (k *Kind) Begin(dir string, opt Options) (*Tx, error) {
 		}
 		return k.replacement(dir, opt)
 	}
-	if err := wholefile.OutsideDatasets(dir); err != nil {
-		return nil, k.Error(dir, "", err)
-	}
 	for range claimTrials {
 		complete, err := k.lookFirst(dir)
 		if err != nil {
@@ -87,6 +84,9 @@ func (k *Kind) Begin(dir string, opt Options) (*Tx, error) {
 		}
 		if complete {
 			return k.replacement(dir, opt)
+		}
+		if err := wholefile.OutsideDatasets(dir); err != nil {
+			return nil, k.Error(dir, "", err)
 		}
 		t, err := k.inPlace(dir, opt)
 		if t != nil || err != nil {

@@ -107,7 +107,7 @@ func OutsideDatasets(target string) error {
 func isDataset(dir string) (bool, error) {
 	f, _, err := Open(filepath.Join(dir, "dataset.json"))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, fs.ErrPermission) ||
-		errors.Is(err, ErrKind) { // what cannot be looked into by its user is none of theirs
+		errors.Is(err, ErrKind) { // a user who may not look there has read nothing of it
 		return false, nil
 	}
 	if err != nil {

@@ -37,6 +37,9 @@ func TestNothingIsWrittenIntoADataset(t *testing.T) {
 		_, says, code := khop(t, append(args, filepath.Join(data, "graph", "new"))...)
 		expect.That(t, code == exitFailed && strings.Contains(says, "lies in"), "khop %s: %d: %s", line, code, says)
 	}
+	_, says, code := khop(t, "train", data, "--epochs", "1", "--trace", filepath.Join(dir, "trace.json"))
+	expect.That(t, code == exitFailed && strings.Contains(says, "--trace is of batches: there are some with --fanouts"),
+		"a trace of no batches: %d: %s", code, says)
 	after := slices.Sorted(maps.Keys(expect.Files(t, data)))
 	expect.That(t, slices.Equal(before, after), "%q are there, of %q", after, before)
 }

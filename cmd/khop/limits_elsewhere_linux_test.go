@@ -5,7 +5,9 @@ package main
 import (
 	"encoding/pem"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -115,4 +117,32 @@ func TestDrawnCommandsAtAddressesKeepTheirMemory(t *testing.T) {
 	}
 	t.Logf("%d of %d were done, the others refused; at most %.0f %% of a limit were taken", done, n+n/3, 100*most)
 	expect.That(t, done >= n/8, "only %d of %d were done", done, n)
+}
+
+// TestAListOfManyLargeObjectsTakesLittleMemory until it is refused, all on a page.
+func TestAListOfManyLargeObjectsTakesLittleMemory(t *testing.T) {
+	var page strings.Builder
+	page.WriteString("<ListBucketResult>")
+	for i := range 5_000 {
+		fmt.Fprintf(&page, "<Contents><Key>g/part-of-a-large-table-%08d.parquet</Key>"+
+			"<ETag>\"d41d8cd98f00b204e9800998ecf8427e\"</ETag><Size>1000000000</Size></Contents>", i)
+	}
+	page.WriteString("</ListBucketResult>")
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !r.URL.Query().Has("list-type") {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		_, _ = io.WriteString(w, page.String())
+	}))
+	defer server.Close()
+	dir, limit := t.TempDir(), int64(64e6)
+	for name, value := range map[string]string{"AWS_ENDPOINT_URL": server.URL, "AWS_ENDPOINT_URL_S3": "",
+		"AWS_EC2_METADATA_DISABLED": "true", "KHOP_CACHE_DIR": dir} {
+		t.Setenv(name, value)
+	}
+	o := (&workshop{}).run(t, []string{builtProgram(t)}, "convert", "s3://bucket/g", filepath.Join(dir, "x"),
+		"--max-memory", fmt.Sprint(limit))
+	expect.That(t, o.code == exitFailed && o.judge(limit) == "" && strings.Contains(o.stderr, "free: make room there"),
+		"%s: %s", o.judge(limit), o)
 }

@@ -45,7 +45,7 @@ type field struct {
 	bytes bool
 	spell func(to, value []byte) []byte
 	// decimal reads a value as a number, of a decimal of Parquet; nil: not a decimal.
-	decimal func(d *decoder, k int) float64
+	decimal func(value []byte) float64
 	// ragged says that lists are read as they are, of any length (vector.offsets), in place of being all as long.
 	ragged bool
 }

@@ -162,8 +162,8 @@ func (f *field) physical(c *schema.Column) string {
 		f.dtype, f.boolean = unified.Uint8, true
 	case parquet.Types.Int32, parquet.Types.Int64:
 		narrow := c.PhysicalType() == parquet.Types.Int32
-		if f.dtype = integerType(narrow, logical); narrow && f.dtype.Size() > 4 {
-			return "integers of 64 bits in 32"
+		if f.dtype = integerType(narrow, logical); f.dtype == unified.Invalid || narrow && f.dtype.Size() > 4 {
+			return "integers of another size than they are called"
 		}
 		f.unit = unitOf(logical)
 	case parquet.Types.Int96:

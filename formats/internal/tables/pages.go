@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"strings"
 	"sync"
 
 	"github.com/apache/arrow/go/v15/arrow"
@@ -48,6 +49,7 @@ type pages struct {
 	total   int64 // values that are in pages still to come
 	column  *schema.Column
 	expand  func(dst, src []byte) error // nil: pages are not compressed
+	untrue  bool                        // pages of version 2 that are compressed say that they are not
 	memory  memory.Allocator
 	scratch *memory.Buffer
 	// used are buffers that values which were read last lie in, but for the page's; kept that of the dictionary
@@ -88,6 +90,7 @@ func (r *openParquet) column(g *file.RowGroupReader, column int) (*chunk, error)
 	if p.at < 0 || p.at > p.end {
 		return nil, fmt.Errorf("its pages begin at byte %d", p.at)
 	}
+	p.untrue = strings.HasPrefix(r.MetaData().GetCreatedBy(), "parquet-cpp version 1.")
 	if p.expand, err = expander(m.Compression()); err != nil {
 		return nil, err
 	}
@@ -198,7 +201,7 @@ func (p *pages) giveBack() {
 
 // fill reads the body of a page, and decompresses it.
 func (p *pages) fill(to []byte, body int64, h *pageHeader) error {
-	if p.expand == nil || h.kind == dataPageV2 && h.plain {
+	if p.expand == nil || h.kind == dataPageV2 && h.plain && !p.untrue {
 		if h.compressed != h.expanded {
 			return fmt.Errorf("it is not compressed, and states %d bytes and %d", h.compressed, h.expanded)
 		}

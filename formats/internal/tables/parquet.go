@@ -118,8 +118,11 @@ func describeLeaf(c *schema.Column) (field, leaf) {
 	for n := c.SchemaNode(); n != nil && n.Parent() != nil; n = n.Parent() {
 		chain = append([]schema.Node{n}, chain...)
 	}
-	lists := 0
+	lists, several := 0, false
 	for _, n := range chain {
+		if g, ok := n.(*schema.GroupNode); ok {
+			several = several || g.NumFields() > 1
+		}
 		switch n.RepetitionType() {
 		case parquet.Repetitions.Repeated:
 			l.inList++
@@ -133,7 +136,7 @@ func describeLeaf(c *schema.Column) (field, leaf) {
 	switch {
 	case lists > 1:
 		f.bad = "lists of lists"
-	case lists == 1 && len(chain) > 3, lists == 0 && len(chain) > 1:
+	case several, lists == 1 && len(chain) > 3, lists == 0 && len(chain) > 1:
 		f.bad = "records"
 	}
 	f.list = lists > 0

@@ -131,8 +131,8 @@ func newDeltas(data []byte) (d *deltas, err error) {
 	block := d.uvarint(&err)
 	d.minis, d.left = d.uvarint(&err), d.uvarint(&err)
 	d.last = zigzag(d.uvarint(&err))
-	if err != nil {
-		return nil, err
+	if err != nil || d.left == 0 { // without numbers writers write anything
+		return d, err
 	}
 	if block > maxBlock || d.minis == 0 || block%d.minis != 0 || block/d.minis == 0 || block/d.minis%8 != 0 {
 		return nil, fmt.Errorf("blocks of %d numbers in %d parts", block, d.minis)
@@ -204,7 +204,7 @@ func (d deltas) end() ([]byte, error) {
 	return d.data, nil
 }
 
-// lengths returns the numbers that follow, each of which is a length.
+// length returns the next number, which is a length of at most so much.
 func (d *deltas) length(most int) (int, error) {
 	n, err := d.next()
 	if err == nil && (n < 0 || n > int64(most)) {

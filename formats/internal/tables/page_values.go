@@ -162,6 +162,15 @@ func textLength(data []byte) (int, error) {
 // begin chooses what reads the values of a page.
 func (c *chunk) begin(data []byte, encoding parquet.Encoding) error {
 	isBool := c.kind == parquet.Types.Boolean
+	if len(data) == 0 {
+		c.more = func(n int) error {
+			if n > 0 {
+				return errFewBytes
+			}
+			return nil
+		}
+		return nil
+	}
 	switch encoding {
 	case parquet.Encodings.PlainDict, parquet.Encodings.RLEDict:
 		return c.byNumber(data)
@@ -205,11 +214,9 @@ func (c *chunk) byNumber(data []byte) error {
 	if c.dict.count < 0 {
 		return errors.New("numbers of a dictionary, which is not there")
 	}
-	h := hybrid{most: uint32(max(c.dict.count-1, 0))}
-	if len(data) > 0 {
-		if h.data, h.width = data[1:], int(data[0]); h.width > 32 {
-			return fmt.Errorf("numbers of %d bits", h.width)
-		}
+	h := hybrid{data: data[1:], width: int(data[0]), most: uint32(max(c.dict.count-1, 0))}
+	if h.width > 32 {
+		return fmt.Errorf("numbers of %d bits", h.width)
 	}
 	c.more = func(n int) error {
 		if n > 0 && c.dict.count == 0 {

@@ -75,6 +75,7 @@ each = {
     "id": pa.array(range(n), pa.int64()), "src": pa.array([i * 7 % n for i in range(n)], pa.int64()),
     "dst": pa.array([i * i % n for i in range(n)], pa.int32()),
     "at": pa.array([1_700_000_000_000 + 1000 * i for i in range(n)], pa.timestamp("ms")),
+    "wide": pa.array([[-1 << 63, (1 << 63) - 1, i, i * i][i * i % 5 % 4] for i in range(n)], pa.int64()),
     "label": pa.array([i % 3 for i in range(n)], pa.int32()), "flag": pa.array([i % 5 < 2 for i in range(n)]),
     "x": pa.array([i / 8 for i in range(n)], pa.float32()),
     "y": pa.array([None if i % 4 == 1 else i / 4 for i in range(n)], pa.float64()),
@@ -88,7 +89,8 @@ each = {
     "price": pa.array([D(f"{i}.25") for i in range(n)], pa.decimal128(12, 2)),
 }
 encodings = {"id": "DELTA_BINARY_PACKED", "dst": "DELTA_BINARY_PACKED", "at": "DELTA_BINARY_PACKED",
-             "x": "BYTE_STREAM_SPLIT", "name": "DELTA_BYTE_ARRAY", "note": "DELTA_LENGTH_BYTE_ARRAY", "flag": "RLE",
+             "wide": "DELTA_BINARY_PACKED", "x": "BYTE_STREAM_SPLIT", "name": "DELTA_BYTE_ARRAY",
+             "note": "DELTA_LENGTH_BYTE_ARRAY", "flag": "RLE",
              "vector.list.element": "DELTA_BINARY_PACKED"}
 for version in "12":
     pq.write_table(pa.table(each), f"all.{version}.parquet", compression="none", data_page_version=version + ".0",
@@ -100,3 +102,8 @@ for name, codec in {"all.arrow": "uncompressed", "all.lz4.arrow": "lz4"}.items()
 each["word"] = each["word"].dictionary_decode()
 with pa.ipc.new_stream("all.arrows", pa.table(each).schema) as w:
     w.write_table(pa.table(each), max_chunksize=16)
+
+two = {"src": pa.array([0, 1], pa.int64()), "dst": pa.array([1, 0], pa.int64())}
+pa.feather.write_feather(pa.table({**two, "tax": pa.array([D("0.50"), None], pa.decimal32(5, 2))}), "few.arrow",
+                         compression="uncompressed")
+pq.write_table(pa.table({**two, "m": pa.array([[(1, 2)], [(3, 4)]], pa.map_(pa.int32(), pa.int32()))}), "map.parquet")

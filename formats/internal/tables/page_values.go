@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/apache/arrow/go/v15/parquet"
 )
@@ -226,17 +227,33 @@ func (c *chunk) byNumber(data []byte) error {
 		if err := take(&h, to); err != nil {
 			return fmt.Errorf("numbers of the dictionary: %w", err)
 		}
-		for _, k := range to {
-			if c.size > 0 {
-				c.raw = append(c.raw, c.dict.data[int(k)*c.size:int(k+1)*c.size]...)
-				continue
-			}
-			text := c.dict.data[c.dict.at[k]+4:]
-			c.found = append(c.found, text[:binary.LittleEndian.Uint32(c.dict.data[c.dict.at[k]:])])
-		}
+		c.look(to)
 		return nil
 	}
 	return nil
+}
+
+// look appends the values that numbers of the dictionary, which are checked, stand for.
+func (c *chunk) look(numbers []uint32) {
+	size, from := c.size, len(c.raw)
+	if size == 0 {
+		for _, k := range numbers {
+			text := c.dict.data[c.dict.at[k]:]
+			c.found = append(c.found, text[4:4+binary.LittleEndian.Uint32(text)])
+		}
+		return
+	}
+	c.raw = slices.Grow(c.raw, size*len(numbers))[:from+size*len(numbers)]
+	to := c.raw[from:]
+	if size == 8 {
+		for i, k := range numbers {
+			copy(to[8*i:8*i+8], c.dict.data[8*int(k):8*int(k)+8])
+		}
+		return
+	}
+	for i, k := range numbers {
+		copy(to[size*i:size*i+size], c.dict.data[size*int(k):])
+	}
 }
 
 // plain reads values that lie one behind the other.

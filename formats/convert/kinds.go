@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -172,13 +173,18 @@ func guess(t *source.Tree) (what string, other bool) {
 	return "a file of nothing that is known" + path.Ext(t.Path), false
 }
 
-// draft returns a mapping of tables that have none, if reading has failed for that and nothing is to be written; else
-// the failure.
+// draft returns a mapping of tables that have none, or a manifest of a database that has none, if reading has failed
+// for that and nothing is to be written; else the failure.
 func (c *conversion) draft(ctx context.Context, failed error) (*Result, error) {
-	if !c.opt.DryRun || !errors.Is(failed, ErrUnknown) || c.tree.Single() {
+	database := c.opt.From == relbench.Reader.Name && errors.Is(failed, fs.ErrNotExist)
+	if !c.opt.DryRun || !errors.Is(failed, ErrUnknown) && !database || c.tree.Single() {
 		return nil, failed
 	}
-	text, err := tables.Draft(ctx, c.tree, &source.Request{Budget: &c.budget, Progress: c.opt.Progress})
+	draft := tables.Draft
+	if database {
+		draft = tables.DraftManifest
+	}
+	text, err := draft(ctx, c.tree, &source.Request{Budget: &c.budget, Progress: c.opt.Progress})
 	if text == "" {
 		return nil, cmp.Or(err, failed)
 	}

@@ -309,6 +309,7 @@ func TestFilesOfNoKindAreToBeExported(t *testing.T) {
 	for text, says := range map[string]string{"{\"nodes\": []}": "a JSON file", "graph [\n]\n": "a GML file"} {
 		_, err := Run(context.Background(), write(t, "g.txt", text), filepath.Join(t.TempDir(), "x"), Options{})
 		expect.That(t, err != nil && strings.Contains(err.Error(), says) &&
-			strings.Contains(err.Error(), "export its edges as a CSV") && !strings.Contains(err.Error(), "metis"), "%v", err)
+			strings.Contains(err.Error(), "export its edges as a CSV") && !strings.Contains(err.Error(), "metis"), "%v",
+			err)
 	}
 }

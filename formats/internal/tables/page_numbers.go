@@ -7,8 +7,8 @@ import (
 	"math/bits"
 )
 
-// The numbers within pages: levels, indices and differences. Counts and widths in them are of whoever wrote the file, so
-// each is checked where it is read, and no number is read twice, by a check and by what is checked.
+// The numbers within pages: levels, indices and differences. Counts and widths in them are of whoever wrote the file,
+// so each is checked where it is read. A check ahead of a library would decode all of them, too.
 
 var (
 	errFewBytes = errors.New("its values are cut short")

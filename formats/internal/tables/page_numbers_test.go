@@ -59,7 +59,8 @@ func write(t *testing.T, r *rand.Rand, columns []written) []byte {
 				kind = parquet.Types.ByteArray
 			}
 		}
-		fields = append(fields, expect.Must(schema.NewPrimitiveNode(name, parquet.Repetitions.Optional, kind, -1, -1))(t))
+		node := expect.Must(schema.NewPrimitiveNode(name, parquet.Repetitions.Optional, kind, -1, -1))(t)
+		fields = append(fields, node)
 		props = append(props, parquet.WithEncodingFor(name, c.encoding), parquet.WithDictionaryFor(name, c.dict))
 	}
 	var out bytes.Buffer
@@ -67,43 +68,48 @@ func write(t *testing.T, r *rand.Rand, columns []written) []byte {
 	w := file.NewParquetWriter(&out, root, file.WithWriterProps(parquet.NewWriterProperties(props...)))
 	g := w.AppendRowGroup()
 	for _, c := range columns {
-		var def []int16
-		var i32 []int32
-		var i64 []int64
-		var bools []bool
-		var texts []parquet.ByteArray
-		for _, v := range c.values {
-			def = append(def, 1)
-			switch v := v.(type) {
-			case nil:
-				def[len(def)-1] = 0
-			case int32:
-				i32 = append(i32, v)
-			case int64:
-				i64 = append(i64, v)
-			case bool:
-				bools = append(bools, v)
-			case string:
-				texts = append(texts, parquet.ByteArray(v))
-			}
-		}
 		chunk := expect.Must(g.NextColumn())(t)
-		var err error
-		switch to := chunk.(type) {
-		case *file.Int32ColumnChunkWriter:
-			_, err = to.WriteBatch(i32, def, nil)
-		case *file.Int64ColumnChunkWriter:
-			_, err = to.WriteBatch(i64, def, nil)
-		case *file.BooleanColumnChunkWriter:
-			_, err = to.WriteBatch(bools, def, nil)
-		case *file.ByteArrayColumnChunkWriter:
-			_, err = to.WriteBatch(texts, def, nil)
-		}
+		err := writeColumn(chunk, c.values)
 		expect.Ensure(t, err == nil, "%v, dictionary %v: %v", c.encoding, c.dict, err)
 		expect.OK(t, chunk.Close())
 	}
 	expect.OK(t, w.Close())
 	return out.Bytes()
+}
+
+// writeColumn writes the values of a column.
+func writeColumn(to file.ColumnChunkWriter, values []any) (err error) {
+	var def []int16
+	var i32 []int32
+	var i64 []int64
+	var bools []bool
+	var texts []parquet.ByteArray
+	for _, v := range values {
+		def = append(def, 1)
+		switch v := v.(type) {
+		case nil:
+			def[len(def)-1] = 0
+		case int32:
+			i32 = append(i32, v)
+		case int64:
+			i64 = append(i64, v)
+		case bool:
+			bools = append(bools, v)
+		case string:
+			texts = append(texts, parquet.ByteArray(v))
+		}
+	}
+	switch to := to.(type) {
+	case *file.Int32ColumnChunkWriter:
+		_, err = to.WriteBatch(i32, def, nil)
+	case *file.Int64ColumnChunkWriter:
+		_, err = to.WriteBatch(i64, def, nil)
+	case *file.BooleanColumnChunkWriter:
+		_, err = to.WriteBatch(bools, def, nil)
+	case *file.ByteArrayColumnChunkWriter:
+		_, err = to.WriteBatch(texts, def, nil)
+	}
+	return err
 }
 
 // TestPagesHoldWhatWasWritten has the library write drawn columns, plain and by dictionaries. What it writes in other
@@ -189,7 +195,8 @@ func readAs(t *testing.T, b []byte, src, dst string) error {
 	path := filepath.Join(t.TempDir(), "e.parquet")
 	expect.OK(t, os.WriteFile(path, b, 0o600))
 	m := &Mapping{Edges: Edges{{Relation: "e", Files: Words{path}, Src: src, Dst: dst}}}
-	g, err := Read(context.Background(), source.Local(filepath.Join(filepath.Dir(path), "m.yaml")), m, &source.Request{})
+	at := source.Local(filepath.Join(filepath.Dir(path), "m.yaml"))
+	g, err := Read(context.Background(), at, m, &source.Request{})
 	if err != nil {
 		return err
 	}
@@ -199,7 +206,7 @@ func readAs(t *testing.T, b []byte, src, dst string) error {
 
 // TestDifferencesAreChecked reads what pages in DELTA_BINARY_PACKED begin with, and cuts them short.
 func TestDifferencesAreChecked(t *testing.T) {
-	whole := []byte{128, 1, 4, 5, 14, 3, 2, 0, 0, 0, 0b11_10_01_00, 0, 0, 0, 0, 0, 0, 0} // 7, 5, 4, 3, 3 of blocks of 128
+	whole := []byte{128, 1, 4, 5, 14, 3, 2, 0, 0, 0, 0b11_10_01_00, 0, 0, 0, 0, 0, 0, 0} // of blocks of 128
 	read := func(b []byte) (list []int64, err error) {
 		d, err := newDeltas(b)
 		for err == nil && len(list) < 5 {
@@ -220,7 +227,8 @@ func TestDifferencesAreChecked(t *testing.T) {
 		_, err := read(whole[:n])
 		expect.That(t, err != nil, "%d bytes are enough", n)
 	}
-	for _, head := range [][]byte{{0, 4}, {128, 1, 0}, {128, 1, 3}, {128, 1, 64}, {128, 128, 128, 1, 4}, {128, 1, 255, 1}} {
+	for _, head := range [][]byte{{0, 4}, {128, 1, 0}, {128, 1, 3}, {128, 1, 64}, {128, 128, 128, 1, 4},
+		{128, 1, 255, 1}} {
 		d, err := newDeltas(append(head, 5, 14, 3, 2, 0, 0, 0, 0, 0))
 		expect.That(t, err != nil, "blocks of %v: %+v", head, d)
 	}

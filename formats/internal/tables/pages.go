@@ -40,8 +40,8 @@ const (
 // errUnread is returned for pages that are not read.
 var errUnread = errors.New("written in a way that is not read")
 
-// pages reads the pages of a column of a group of rows. It allocates what a page states, and refuses one that expands to
-// another size.
+// pages reads the pages of a column of a group of rows. It allocates what a page states, and refuses one that expands
+// to another size.
 type pages struct {
 	in      io.ReaderAt
 	at, end int64
@@ -184,7 +184,7 @@ func (p *pages) numbers(n int64) []uint32 {
 	return arrow.Uint32Traits.CastFromBytes(buf.Bytes())
 }
 
-// close releases what is left.
+// close releases all buffers.
 func (p *pages) close() {
 	p.giveBack()
 	memory.ReleaseBuffers(append(p.kept, p.scratch))

@@ -84,7 +84,7 @@ func (e *elsewhere) draw(t *testing.T, r *rand.Rand, dir, command string) []stri
 // TestDrawnCommandsAtAddressesKeepTheirMemory in control groups of 40 to 256 MiB, and a third as many with such a
 // limit of their own.
 func TestDrawnCommandsAtAddressesKeepTheirMemory(t *testing.T) {
-	n, r := draws(t, 6)
+	n, r := draws(t, 3)
 	memoryGroup(t, 1<<30) // skips where none can be made
 	e := openElsewhere(t)
 	done, most := 0, 0.0

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -45,7 +46,8 @@ const (
 
 // endings has each command.
 var endings = map[string]endingCase{
-	"demo": {made: "T", line: "demo T --force", read: "batches", sort: unsorted, write: "write", store: local, pipe: regular},
+	"demo": {made: "T", line: "demo T --force", read: "batches", sort: unsorted, write: "write", store: local,
+		pipe: regular},
 	"doctor": {line: "doctor", read: unread, sort: unsorted, write: "-it writes nothing", store: local,
 		pipe: regular},
 	"docs": {line: "docs convert", read: atOnce, sort: atOnce, write: atOnce, store: atOnce, pipe: atOnce},
@@ -59,8 +61,8 @@ var endings = map[string]endingCase{
 		store: "task BUCKET.khop-tasks/tasks/read-0.json", pipe: regular, stays: "N.khop-tasks"},
 	"add": {line: "add T --column w=x.npy --force", read: unread, sort: unsorted, write: "write",
 		store: "add BUCKET --column w=x.npy", pipe: regular},
-	"split": {line: "split T --train 0.5 --val 0.25 --force", read: unread, sort: unsorted, write: "write", store: local,
-		pipe: regular},
+	"split": {line: "split T --train 0.5 --val 0.25 --force", read: unread, sort: unsorted, write: "write",
+		store: local, pipe: regular},
 	"partition": {line: "partition D --parts 4 --out parts.npy --force", read: "partition", sort: unsorted,
 		write: unlisted, store: "partition URL --parts 4 --out parts.npy", pipe: "partition D --parts 4 --out P"},
 	"export": {line: "export D X --to numpy --force", read: unread, sort: unsorted, write: "export",
@@ -87,8 +89,10 @@ var endings = map[string]endingCase{
 		stays: "T.khop-embed"},
 	"tune": {line: "tune D --widths 4 --file tuned", read: "tuning", sort: unsorted, write: unlisted,
 		store: "tune URL --widths 4 --file tuned", pipe: "tune D --widths 4 --file tuned --plot P", stays: "tuned"},
-	"report":     {line: "report r.html run.json", read: atOnce, sort: atOnce, write: atOnce, store: atOnce, pipe: "report P run.json", silent: atOnce},
-	"trace":      {line: "trace merge t.json t0.json", read: atOnce, sort: atOnce, write: atOnce, store: atOnce, pipe: "trace merge P t0.json", silent: atOnce},
+	"report": {line: "report r.html run.json", read: atOnce, sort: atOnce, write: atOnce, store: atOnce,
+		pipe: "report P run.json", silent: atOnce},
+	"trace": {line: "trace merge t.json t0.json", read: atOnce, sort: atOnce, write: atOnce, store: atOnce,
+		pipe: "trace merge P t0.json", silent: atOnce},
 	"options":    {line: "options --json", read: atOnce, sort: atOnce, write: atOnce, store: atOnce, pipe: atOnce},
 	"version":    {line: "version", read: atOnce, sort: atOnce, write: atOnce, store: atOnce, pipe: atOnce},
 	"completion": {line: "completion bash", read: atOnce, sort: atOnce, write: atOnce, store: atOnce, pipe: atOnce},
@@ -185,8 +189,8 @@ func endingTemplate(t *testing.T) string {
 	must(t, "export", at("D"), at("X"), "--to", "numpy")
 	must(t, "train", at("T"), "--epochs", "1", "--checkpoint", at("m"))
 	must(t, "bench", at("D"), "--batches", "3", "--no-memcpy", "--trace", at("t0.json"))
-	expect.OK(t, os.WriteFile(at("run.json"), []byte(must(t, "bench", at("D"), "--batches", "3", "--no-memcpy", "--json")),
-		0o600))
+	run := must(t, "bench", at("D"), "--batches", "3", "--no-memcpy", "--json")
+	expect.OK(t, os.WriteFile(at("run.json"), []byte(run), 0o600))
 	return dir
 }
 
@@ -226,93 +230,124 @@ func tree(t *testing.T, dir, but string) map[string]string {
 	return all
 }
 
-// run interrupts the command in its state, and returns how long it took to end.
-func (c endingCell) run(t *testing.T, template, address string) time.Duration {
-	dir, other := t.TempDir(), t.TempDir()
-	expect.OK(t, os.Chmod(dir, 0o700), os.CopyFS(dir, os.DirFS(template)))
-	at := func(name string) string { return filepath.Join(dir, name) }
+// place is a folder in which a command runs, and one beside it for all else.
+type place struct {
+	t          *testing.T
+	dir, other string
+	address    string
+}
+
+func (p *place) at(name string) string { return filepath.Join(p.dir, name) }
+
+// said is the file that says that the command is in the state.
+func (p *place) said() string { return filepath.Join(p.other, "said") }
+
+// newPlace copies the template, and makes the pipes.
+func newPlace(t *testing.T, template, address string) *place {
+	t.Helper()
+	p := &place{t, t.TempDir(), t.TempDir(), address}
+	expect.OK(t, os.Chmod(p.dir, 0o700), os.CopyFS(p.dir, os.DirFS(template)), os.Mkdir(p.at("tmp"), 0o700))
 	for _, name := range []string{"I", "P", "P.npy"} {
-		expect.OK(t, unix.Mkfifo(at(name), 0o600))
+		expect.OK(t, unix.Mkfifo(p.at(name), 0o600))
 	}
-	open := expect.Must(os.OpenFile(at("I"), os.O_RDWR, 0))(t)
-	defer open.Close()
-	start := func(line string) []string {
-		args := strings.Fields(strings.NewReplacer("URL", "http://"+address+"/x", "BUCKET", "s3://bucket/x").Replace(line))
-		if i := slices.Index(args, "TASKS"); i >= 0 {
-			args = append(args[:i:i], expect.Must(filepath.Glob(at("N.khop-tasks/tasks/read-*")))(t)...)
-			for _, of := range []string{"nodes-*", "range-*", "commit-*"} {
-				args = append(args, expect.Must(filepath.Glob(at("N.khop-tasks/tasks/"+of)))(t)...)
-			}
+	open := expect.Must(os.OpenFile(p.at("I"), os.O_RDWR, 0))(t)
+	t.Cleanup(func() { _ = open.Close() })
+	return p
+}
+
+// command is a line that runs there.
+func (p *place) command(line, stage string) *exec.Cmd {
+	p.t.Helper()
+	names := strings.NewReplacer("URL", "http://"+p.address+"/x", "BUCKET", "s3://bucket/x")
+	args := strings.Fields(names.Replace(line))
+	if args[len(args)-1] == "TASKS" {
+		args = args[:len(args)-1]
+		for _, of := range []string{"read-*", "nodes-*", "range-*", "commit-*"} {
+			args = append(args, expect.Must(filepath.Glob(p.at("N.khop-tasks/tasks/"+of)))(p.t)...)
 		}
-		return args
 	}
-	said := filepath.Join(other, "said")
-	environ := []string{"KHOP_TEST_STAGE=" + strings.Join([]string{c.stage, c.how, said}, "|"), "HOME=" + other,
-		"TMPDIR=" + at("tmp"), "KHOP_CACHE_DIR=" + filepath.Join(other, "cache"), "AWS_ENDPOINT_URL=http://" + address,
-		"AWS_ACCESS_KEY_ID=x", "AWS_SECRET_ACCESS_KEY=x", "AWS_REGION=x", "AWS_EC2_METADATA_DISABLED=true"}
-	expect.OK(t, os.Mkdir(at("tmp"), 0o700))
+	cmd := process(p.t, os.Args[0], args...)
+	cmd.Dir = p.dir
+	cmd.Env = append(cmd.Env, "KHOP_TEST_STAGE="+stage, "HOME="+p.other, "TMPDIR="+p.at("tmp"),
+		"KHOP_CACHE_DIR="+filepath.Join(p.other, "cache"), "AWS_ENDPOINT_URL=http://"+p.address, "AWS_REGION=x",
+		"AWS_ACCESS_KEY_ID=x", "AWS_SECRET_ACCESS_KEY=x", "AWS_EC2_METADATA_DISABLED=true")
+	return cmd
+}
+
+// run interrupts the command in its state, and returns how long it took to end.
+func (c endingCell) run(t *testing.T, template, address string) (took time.Duration) {
+	p := newPlace(t, template, address)
 	if c.first != "" {
-		cmd := process(t, os.Args[0], start(c.first)...)
-		cmd.Dir = dir
-		expect.OK(t, cmd.Run())
+		expect.OK(t, p.command(c.first, "").Run())
 	}
 	but := c.stays
 	if c.how != "loop" || c.stage != "write" {
 		but += c.made
 	}
-	before := tree(t, dir, but)
+	before := tree(t, p.dir, but)
 	var stderr bytes.Buffer
-	cmd := process(t, os.Args[0], start(c.line)...)
-	cmd.Dir, cmd.Stderr, cmd.Env = dir, &stderr, append(cmd.Env, environ...)
+	cmd := p.command(c.line, strings.Join([]string{c.stage, c.how, p.said()}, "|"))
 	r, w, err := os.Pipe()
 	expect.OK(t, err)
 	defer r.Close()
 	if c.how == "" {
 		fillPipe(t, w)
 	}
-	cmd.Stdout = w
+	cmd.Stdout, cmd.Stderr = w, &stderr
 	expect.OK(t, cmd.Start(), w.Close())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	late := time.After(time.Minute)
-	for still := ""; !c.isThere(t, cmd.Process.Pid, said, &still); {
-		select {
-		case err := <-ended:
-			t.Fatalf("it ended before it was in that state: %v, %s", err, &stderr)
-		case <-late:
-			_ = cmd.Process.Kill()
-			t.Fatalf("it is never in that state")
-		case <-time.After(2 * time.Millisecond): // to look again
-		}
-	}
+	c.await(p, cmd, ended, &stderr)
 	begin := time.Now()
 	expect.OK(t, cmd.Process.Signal(c.signal))
 	select {
 	case <-ended:
+		took = time.Since(begin)
 	case <-time.After(20 * time.Second):
 		_ = cmd.Process.Kill()
 		t.Fatalf("it does not end")
 	}
-	took := time.Since(begin)
 	interrupted := strings.Contains(stderr.String(), "khop: interrupted")
-	if code := cmd.ProcessState.ExitCode(); code == exitDone && c.how == "wait" && !interrupted { // it was about to end
-		must(t, "check", at("T"))
+	code := cmd.ProcessState.ExitCode()
+	if code == exitDone && c.how == "wait" && !interrupted { // it was about to end
+		must(t, "check", p.at("T"))
 		return took
 	}
-	expect.That(t, cmd.ProcessState.ExitCode() == exitInterrupted && interrupted, "%v, %s", cmd.ProcessState, &stderr)
-	after := tree(t, dir, but)
+	expect.That(t, code == exitInterrupted && interrupted, "%v, %s", cmd.ProcessState, &stderr)
+	c.compare(t, before, tree(t, p.dir, but), &stderr)
+	return took
+}
+
+// await waits until the command is in the state.
+func (c endingCell) await(p *place, cmd *exec.Cmd, ended <-chan error, stderr *bytes.Buffer) {
+	p.t.Helper()
+	late := time.After(time.Minute)
+	for still := ""; !c.isThere(cmd.Process.Pid, p.said(), &still); {
+		select {
+		case err := <-ended:
+			p.t.Fatalf("it ended before it was in that state: %v, %s", err, stderr)
+		case <-late:
+			_ = cmd.Process.Kill()
+			p.t.Fatalf("it is never in that state")
+		case <-time.After(2 * time.Millisecond): // to look again
+		}
+	}
+}
+
+// compare sees that nothing is left, and nothing gone.
+func (c endingCell) compare(t *testing.T, before, after map[string]string, stderr *bytes.Buffer) {
+	t.Helper()
 	for name := range after {
 		was, ok := before[name]
 		if c.how == "" { // all is done, and what it has made is there
 			ok, was = ok || !strings.Contains(name, ".khop-") && !strings.HasPrefix(name, "tmp/"), after[name]
 		}
-		expect.That(t, ok && was == after[name], "%s is left, or changed; %s", name, &stderr)
+		expect.That(t, ok && was == after[name], "%s is left, or changed; %s", name, stderr)
 	}
 	for name := range before {
 		_, ok := after[name]
-		expect.That(t, ok, "%s is gone", name)
+		expect.That(t, ok || c.how == "", "%s is gone", name)
 	}
-	return took
 }
 
 // fillPipe fills a pipe.
@@ -323,14 +358,17 @@ func fillPipe(t *testing.T, w *os.File) {
 
 // isThere reports whether the command is in the state. That it waits for who reads its output is likely where it has
 // used no processor for a while; still has what it had used before.
-func (c endingCell) isThere(t *testing.T, pid int, said string, still *string) bool {
-	t.Helper()
+func (c endingCell) isThere(pid int, said string, still *string) bool {
 	if c.how != "" {
 		_, err := os.Stat(said)
 		return err == nil
 	}
 	<-time.After(300 * time.Millisecond) // a while
-	fields := strings.Fields(string(expect.Must(os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)))(t)))
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	fields := strings.Fields(string(text))
+	if err != nil || len(fields) < 15 { // it has ended
+		return false
+	}
 	was := *still
 	*still = strings.Join(fields[13:15], " ")
 	return *still == was

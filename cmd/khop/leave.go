@@ -51,7 +51,7 @@ func interruptible() context.Context {
 
 // endByForce ends the process, says where it was, and leaves nothing of what it has not finished. Work that goes on
 // could put back what is removed. So this program takes the place of the process, by which all that works ends at once,
-// and removes there what is left.
+// and removes there what the work has left.
 func endByForce(stderr io.Writer) {
 	at := underway.Look()
 	inTime(saying, func() { fmt.Fprintf(stderr, "khop: interrupted by force (%s)\n", paths.Message(at.String())) })
@@ -80,7 +80,7 @@ func inTime(most time.Duration, f func()) {
 	}
 }
 
-// tidyUp is the first argument of a process that only removes what is left.
+// tidyUp is the first argument of a process that only removes what another one has left.
 const tidyUp = "--tidy-up"
 
 // tidy removes what a process has left that was ended by force, as its second argument says, and returns the status

@@ -149,9 +149,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal 
 		}
 		return exitDone
 	}
+	env := &environment{ctx: ctx, stdout: stdout, stderr: stderr, terminal: terminal, values: saysConfig(args)}
+	defer env.watchStandstill()()
 	line, err := parse(parser, args, ctx)
-	env := &environment{ctx: ctx, stdout: stdout, stderr: stderr, terminal: terminal,
-		values: saysConfig(args)}
 	if err != nil && (env.values || ctx.Err() != nil) {
 		return env.status(&usage{err})
 	}
@@ -160,7 +160,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal 
 		return exitUsage
 	}
 	defer heaps.enter(&env.memory)()
-	defer env.watchStandstill()()
 	if err = env.limitMemory(line); err == nil {
 		err = env.memory.explain(env.withParent(cli.Parent, func() error { return execute(line, env) }))
 	}

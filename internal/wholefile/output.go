@@ -85,7 +85,7 @@ func (o Output) Stream(ctx context.Context) (io.WriteCloser, error) {
 	return stream{w, e.path}, nil
 }
 
-// stream is what is written to as it is.
+// stream is an output that is written to as it is.
 type stream struct {
 	io.WriteCloser
 	path string

@@ -22,9 +22,9 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 )
 
-// endingCase says how a command comes to be in each state. T is the dataset that it may write, D one that it reads, I a
-// pipe that somebody has open and writes nothing to, P a pipe that nobody reads. What begins with "-" says why a command
-// is never in that state.
+// endingCase says how a command comes to be in each state. T is the dataset that it may write, D one that it reads, I
+// is a pipe that somebody has open and writes nothing to, P is one that nobody reads. What begins with "-" says why a
+// command is never in that state.
 type endingCase struct {
 	line              string // "" where the state's own counts alone
 	read, sort, write string // stages
@@ -137,8 +137,8 @@ func endingCells() (all []endingCell) {
 	return all
 }
 
-// TestEveryCommandEndsWhereverItIs interrupts commands in drawn states: they end, leave nothing unfinished, and keep the
-// old dataset. KHOP_DRAWS says how many are drawn; 1000 are all.
+// TestEveryCommandEndsWhereverItIs interrupts commands in drawn states: they end, leave nothing unfinished, and keep
+// the old dataset. KHOP_DRAWS says how many are drawn; 1000 are all.
 func TestEveryCommandEndsWhereverItIs(t *testing.T) {
 	for _, name := range commandNames(t) {
 		c, ok := endings[name]

@@ -16,7 +16,8 @@ import (
 
 // What went wrong, for errors.Is.
 var (
-	ErrExist      = errors.New("target exists")         // a target that must not be replaced, or another writer
+	ErrExist      = errors.New("target exists") // a target that must not be replaced, or another writer
+	ErrBusy       = fmt.Errorf("%w: another process is writing it", ErrExist)
 	ErrSpace      = errors.New("not enough disk space") // for what is to be written
 	ErrIncomplete = errors.New("incomplete dataset")    // a directory without a manifest
 )

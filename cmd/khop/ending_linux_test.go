@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"math/rand/v2"
@@ -11,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -260,7 +263,7 @@ func (p *place) command(line, stage string) *exec.Cmd {
 	p.t.Helper()
 	names := strings.NewReplacer("URL", "http://"+p.address+"/x", "BUCKET", "s3://bucket/x")
 	args := strings.Fields(names.Replace(line))
-	if args[len(args)-1] == "TASKS" {
+	if slices.Contains(args, "TASKS") {
 		args = args[:len(args)-1]
 		for _, of := range []string{"read-*", "nodes-*", "range-*", "commit-*"} {
 			args = append(args, expect.Must(filepath.Glob(p.at("N.khop-tasks/tasks/"+of)))(p.t)...)
@@ -372,4 +375,40 @@ func (c endingCell) isThere(pid int, said string, still *string) bool {
 	was := *still
 	*still = strings.Join(fields[13:15], " ")
 	return *still == was
+}
+
+// A command that loops ends with its parent, too, and leaves nothing; and with a second signal, whatever it waits for.
+func TestACommandThatLoopsEndsWithItsParentOrASecondSignal(t *testing.T) {
+	template, address := endingTemplate(t), deafStore(t)
+	for name, how := range map[string]func(parent *os.Process, child int){
+		"parent": func(parent *os.Process, _ int) { expect.OK(t, parent.Kill()) },
+		"second signal": func(_ *os.Process, child int) {
+			expect.OK(t, syscall.Kill(child, unix.SIGTERM), syscall.Kill(child, unix.SIGTERM))
+		},
+	} {
+		p := newPlace(t, template, address)
+		before := tree(t, p.dir, "")
+		cmd := p.command("", "sort|loop|"+p.said())
+		cmd.Args = []string{"sh", "-c", `"$0" convert e.txt T --force --parent $$ & echo $!; read nothing`, os.Args[0]}
+		cmd.Path = "/bin/sh"
+		in := expect.Must(cmd.StdinPipe())(t)
+		defer in.Close()
+		out := expect.Must(cmd.StdoutPipe())(t) // its child has it too: it ends with both
+		expect.OK(t, cmd.Start())
+		lines := bufio.NewReader(out)
+		child := expect.Must(strconv.Atoi(strings.TrimSpace(expect.Must(lines.ReadString('\n'))(t))))(t)
+		late := time.AfterFunc(time.Minute, func() { _ = syscall.Kill(child, unix.SIGKILL) })
+		for {
+			if _, err := os.Stat(p.said()); err == nil {
+				break
+			}
+			<-time.After(2 * time.Millisecond) // to look again
+		}
+		how(cmd.Process, child)
+		_ = in.Close()
+		expect.Must(io.ReadAll(lines))(t)
+		_ = cmd.Wait()
+		expect.That(t, late.Stop(), "%s: it does not end", name)
+		endingCell{how: "loop"}.compare(t, before, tree(t, p.dir, ""), &bytes.Buffer{})
+	}
 }

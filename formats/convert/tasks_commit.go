@@ -95,7 +95,8 @@ func (t *task) commit(ctx context.Context) (res *Result, err error) {
 // errCommitted is of a dataset that another process has made of the plan meanwhile.
 var errCommitted = errors.New("the dataset has been made")
 
-// lookAgain is how long to wait before looking again whether another process that makes the dataset has done it, or died.
+// lookAgain is how long to wait before looking again whether another process that makes the dataset has done so, or has
+// died.
 const lookAgain = 200 * time.Millisecond
 
 // claim begins the dataset, and waits for another process that makes it: errCommitted where that has done it.

@@ -11,8 +11,8 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/khop-gnn/khop/internal/option"
-	"github.com/khop-gnn/khop/internal/wholefile"
 	"github.com/khop-gnn/khop/internal/underway"
+	"github.com/khop-gnn/khop/internal/wholefile"
 )
 
 // What went wrong, for errors.Is.

@@ -125,3 +125,19 @@ func statementOf(t *testing.T, args []string) statement {
 	}
 	return said
 }
+
+// TestAPackedTraceIsMergedInLittleMemory: a file of some kilobytes may hold many events, or one that does not end.
+func TestAPackedTraceIsMergedInLittleMemory(t *testing.T) {
+	dir := t.TempDir()
+	many, long := filepath.Join(dir, "many.gz"), filepath.Join(dir, "long.gz")
+	event := `{"name":"batch","ph":"X","pid":1,"tid":1,"ts":1,"dur":1},` + "\n"
+	text := "[" + strings.Repeat(event, 300_000) + "{}]"
+	expect.OK(t, os.WriteFile(many, expect.Must(gzipped([]byte(text), nil))(t), 0o600),
+		os.WriteFile(long, expect.Must(gzipped([]byte(`["`+strings.Repeat("long", 5<<20)+`"]`), nil))(t), 0o600))
+	all := filepath.Join(dir, "all.json")
+	o := (&workshop{}).run(t, []string{builtProgram(t)}, "trace", "merge", all, many)
+	expect.That(t, o.code == exitDone && o.peak < 40<<20, "%d bytes of text: %s", len(text), o)
+	_, says, code := khop(t, "trace", "merge", "--force", all, long)
+	expect.That(t, code == exitFailed && strings.Contains(says, "long.gz: not a Chrome trace: an event has more than"),
+		"%d: %s", code, says)
+}

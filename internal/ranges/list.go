@@ -33,7 +33,7 @@ const (
 	mostPage     = 64 << 20 // bytes of a page of a list
 	mostElement  = 64 << 10 // of what a page says of an object
 	foundBytes   = 1 << 10  // of memory that an object takes until it is brought, beside three times its name
-	shareOfLists = 2        // a list takes one in so many bytes of a limit of memory
+	shareOfLists = 2        // of a limit of memory a list takes half
 )
 
 // Find returns the object at an address, under its own name, or all objects of the folder there, sorted by name.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/internal/direct"
+	"github.com/khop-gnn/khop/internal/underway"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -163,5 +164,6 @@ func TempFile(b *Budget) (*os.File, string, error) {
 	if runtime.GOOS == "linux" && os.Remove(f.Name()) == nil {
 		return f, "", nil
 	}
+	underway.Leaves(underway.File, f.Name()) // which is nothing once it is gone
 	return f, f.Name(), nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"math"
 	"os"
 	"path/filepath"
@@ -168,7 +169,7 @@ func (e *Entry) Reserve(ctx context.Context, i int) (whole bool, err error) {
 	f := e.files[i]
 	f.room.Do(func() {
 		var without int
-		without, f.roomErr = e.reserve(ctx, []part{e.all(i)}, false)
+		without, _, f.roomErr = e.reserve(ctx, []part{e.all(i)}, false)
 		f.whole = without < 0
 	})
 	return f.whole, f.roomErr
@@ -181,11 +182,12 @@ type part struct{ file, from, to int }
 func (e *Entry) all(i int) part { return part{i, 0, e.x.units(&e.x.Files[i])} }
 
 // reserve takes room for parts, as far as there is some, for the first ones first. It returns the first file of which
-// a unit has none; -1: all have room. whole: ErrRoom, and nothing is taken, where the disk has no room for all.
-func (e *Entry) reserve(ctx context.Context, parts []part, whole bool) (without int, err error) {
+// a unit has none; -1: all have room; and the bytes of what is not there. whole: ErrRoom, and nothing is taken, where
+// the disk has no room for all.
+func (e *Entry) reserve(ctx context.Context, parts []part, whole bool) (without int, missing int64, err error) {
 	without = -1
-	return without, e.cache.locked(ctx, func() error {
-		states, want, missing := make([][]byte, len(parts)), int64(0), int64(0)
+	err = e.cache.locked(ctx, func() error {
+		states, want := make([][]byte, len(parts)), int64(0)
 		for k, p := range parts {
 			states[k] = make([]byte, p.to-p.from)
 			if _, err := e.states.ReadAt(states[k], int64(e.first[p.file]+p.from)); err != nil {
@@ -232,6 +234,7 @@ func (e *Entry) reserve(ctx context.Context, parts []part, whole bool) (without 
 		}
 		return nil
 	})
+	return without, missing, err
 }
 
 // stripes is how many locks there are for units that are being brought.
@@ -406,11 +409,16 @@ func (e *Entry) Range(ctx context.Context, i int, from, to int64) error {
 
 // bringAll brings parts of files.
 func (e *Entry) bringAll(ctx context.Context, parts []part, progress func(done, total int64)) error {
-	missing, total := e.missing(parts)
-	if missing == nil {
+	whole := true
+	for range e.missing(parts) {
+		whole = false
+		break
+	}
+	if whole {
 		return nil
 	}
-	switch without, err := e.reserve(ctx, parts, true); {
+	without, total, err := e.reserve(ctx, parts, true)
+	switch {
 	case err != nil:
 		return err
 	case without >= 0:
@@ -420,7 +428,7 @@ func (e *Entry) bringAll(ctx context.Context, parts []part, progress func(done, 
 	done := int64(0)
 	g, inner := errgroup.WithContext(ctx)
 	g.SetLimit(ranges.InFlight)
-	for _, p := range missing {
+	for p := range e.missing(parts) {
 		if inner.Err() != nil {
 			break
 		}
@@ -443,22 +451,22 @@ func (e *Entry) bringAll(ctx context.Context, parts []part, progress func(done, 
 	return context.Cause(ctx)
 }
 
-// missing returns what is not there of parts: units of a group that lie one behind the other together, and all their
-// bytes.
-func (e *Entry) missing(parts []part) (list []part, total int64) {
-	for _, p := range parts {
-		for u := p.from; u < p.to; u++ {
-			if e.Has(p.file, u) {
-				continue
-			}
-			total += e.x.bytes(&e.x.Files[p.file], u)
-			if last := len(list) - 1; last >= 0 && list[last].file == p.file && list[last].to == u &&
-				e.group(list[last].from) == e.group(u) {
-				list[last].to++
-			} else {
-				list = append(list, part{p.file, u, u + 1})
+// missing yields what is not there of parts: units of a group that lie one behind the other together.
+func (e *Entry) missing(parts []part) iter.Seq[part] {
+	return func(yield func(part) bool) {
+		for _, p := range parts {
+			for u := p.from; u < p.to; u++ {
+				if e.Has(p.file, u) {
+					continue
+				}
+				from := u
+				for u+1 < p.to && e.group(u+1) == e.group(from) && !e.Has(p.file, u+1) {
+					u++
+				}
+				if !yield(part{p.file, from, u + 1}) {
+					return
+				}
 			}
 		}
 	}
-	return list, total
 }

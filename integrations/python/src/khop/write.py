@@ -186,7 +186,7 @@ def _of_pyg(folder: pathlib.Path, data: Any) -> pathlib.Path:
             for name in values:
                 warn(f"khop.write: {name} is left out: it belongs to no type of nodes or edges")
         elif key is None:  # a Data: one type of nodes and of edges, whose attributes lie side by side
-            of_nodes = {k for k in values if store.is_node_attr(k)} | {"num_nodes"}
+            of_nodes = {k for k in values if store.is_node_attr(k) or k.endswith("_idx")} | {"num_nodes"}
             parts["node"] = {**{k: v for k, v in values.items() if k in of_nodes}, "num_nodes": data.num_nodes}
             parts["node", "to", "node"] = adjacency({k: v for k, v in values.items() if k not in of_nodes})
         elif isinstance(key, str):

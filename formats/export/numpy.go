@@ -114,11 +114,7 @@ func (j *job) arrays(by *naming) (list []named, err error) {
 		for _, set := range s.Seeds.Sets {
 			add(folder(by.nodes, safe(j.s.Nodes[set.Type].Name)), splitName(s.Name, s.Index, ""), nil)
 			last := &list[len(list)-1]
-			mask := j.mask(set)
-			if mask == nil && by.unordered {
-				mask = j.unordered(last.name, set)
-			}
-			if by.masks && mask != nil {
+			if mask := j.maskOf(by, last.name, set); mask != nil {
 				last.name, last.output = last.name+"_mask", mask
 			} else {
 				last.name, last.output = last.name+"_idx", j.seeds(set)
@@ -218,6 +214,18 @@ func unequal(list []named) error {
 		seen[a.name] = true
 	}
 	return nil
+}
+
+// maskOf returns a split as a mask, where it is named so.
+func (j *job) maskOf(by *naming, name string, s graph.SeedSet) *output {
+	mask := j.mask(s)
+	if mask == nil && by.unordered {
+		return j.unordered(name, s)
+	}
+	if !by.masks {
+		return nil
+	}
+	return mask
 }
 
 // mask returns seeds as a boolean a node; nil where that would lose their order, or repeats.

@@ -46,11 +46,15 @@ const (
 	Lost          // the object is written, and no answer comes
 	Loops         // a list that says that more follows, and has nothing, for ever
 	Halts         // an answer that begins with a byte, and stays
+	Breaks        // a list that ends in the middle
+	Boasts        // a list of an object of 15 TiB
+	Moves         // to Store.To
 )
 
 // Store is a store of objects.
 type Store struct {
 	URL string
+	To  string // where Moves leads
 
 	mu       sync.Mutex
 	objects  map[string][]byte // by bucket and key
@@ -182,6 +186,13 @@ func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case fault == Loops:
 		_, _ = io.WriteString(w, "<ListBucketResult><IsTruncated>true</IsTruncated>"+
 			"<NextContinuationToken>same</NextContinuationToken></ListBucketResult>")
+	case fault == Breaks:
+		_, _ = io.WriteString(w, "<ListBucketResult><Contents><Key>a/edges.csv</Key><Si")
+	case fault == Boasts:
+		_, _ = io.WriteString(w, "<ListBucketResult><Contents><Key>a/edges.csv</Key><Size>16492674416640</Size>"+
+			"</Contents></ListBucketResult>")
+	case fault == Moves:
+		http.Redirect(w, r, s.To+r.URL.RequestURI(), http.StatusTemporaryRedirect)
 	case fault == Halts:
 		halted := &writer{ResponseWriter: w, s: s, fault: Stalls, left: 1, end: r.Context().Done()}
 		_, _ = io.WriteString(halted, map[bool]string{true: "[ ", false: "<ListBucketResult>"}[strings.HasPrefix(

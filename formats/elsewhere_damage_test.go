@@ -49,8 +49,8 @@ func damageCache(t *testing.T, r *rand.Rand, entry string, files []string) strin
 	return fmt.Sprintf("a bit of byte %d of %s", at, name)
 }
 
-// What is damaged in a cache is brought again when a dataset is staged, and by itself where that is seen; else the
-// error that verifying gives says what to run. KHOP_DRAWS says how many are damaged.
+// A damaged cache heals when its dataset is staged, and by itself where the damage is seen; else the error of verifying
+// says what to run. KHOP_DRAWS says how many are damaged.
 func TestADamagedCacheHealsOrIsNamed(t *testing.T) {
 	s, address, files := store(t)
 	r := rand.New(rand.NewPCG(expect.Seed(t), 5))

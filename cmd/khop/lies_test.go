@@ -40,7 +40,8 @@ func lies(edges, there string) []lie {
 	}
 }
 
-// A store that lies is refused by name, or outlived where it goes on at last, nothing of the dataset is left in it, and no other host sees who asks.
+// A store that lies is refused by name, or outlived where it goes on at last; nothing of the dataset is left in it, and
+// no other host sees who asks.
 func TestAStoreThatLiesIsRefusedByName(t *testing.T) {
 	s := rangestest.New(t)
 	var mu sync.Mutex

@@ -20,6 +20,7 @@ from . import _library, by_torch, unified_tensor
 from .errors import KhopError
 from .recent import Recent
 from .ring import lent
+from .rooms import Rooms
 
 _torch: Any = torch  # what its types do not tell
 SUM, MEAN, SPREAD = 0, 1, 2
@@ -37,6 +38,9 @@ FLOATS = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 DOUBLES = {torch.float32: 0, torch.float64: 3}
 """What extremes are computed of."""
 INTEGERS = {torch.int32: 4, torch.int64: 8}
+
+rooms = Rooms(kept=64, most=0)
+"""Memory of results on the CPU."""
 
 
 class Refused(Exception):
@@ -207,7 +211,7 @@ class Structure:
     ) -> Tensor:
         """Returns the product with x [columns, width]; float32. values is float32 [edges, heads], both are contiguous.
         With a share it uses some rows of x, drawn with the seed."""
-        y = torch.empty(self.cols if transposed else self.rows, x.size(1), dtype=torch.float32)
+        y = rooms.tensor(self.cols if transposed else self.rows, x.size(1), dtype=torch.float32)
         product = _Product(
             _address(values), x.data_ptr(), y.data_ptr(), x.size(1), heads, stamp, transposed, reduce, FLOATS[x.dtype],
             torch.get_num_threads(), share, seed)
@@ -217,7 +221,7 @@ class Structure:
     def extreme(self, least: bool, values: Optional[Tensor], x: Tensor, places: Optional[Tensor] = None) -> Tensor:
         """Returns the greatest or the least rows of each row, and the places of their edges. values are [edges]; all
         are contiguous, and of x's dtype."""
-        y = torch.empty(self.rows, x.size(1), dtype=x.dtype)
+        y = rooms.tensor(self.rows, x.size(1), dtype=x.dtype)
         call("extreme", self._handle, _Extreme(
             _address(values), x.data_ptr(), y.data_ptr(), _address(places), x.size(1), least, DOUBLES[x.dtype],
             torch.get_num_threads()))
@@ -227,7 +231,7 @@ class Structure:
         self, transposed: bool, values: Optional[Tensor], y: Tensor, x: Tensor, u: Optional[Tensor] = None,
     ) -> Tensor:
         """Returns the sums of u over the edges of the extremes, or how many these are."""
-        out = torch.empty(self.cols if transposed else self.rows, x.size(1), dtype=x.dtype)
+        out = rooms.tensor(self.cols if transposed else self.rows, x.size(1), dtype=x.dtype)
         call("winners", self._handle, _Winners(
             _address(values), x.data_ptr(), y.data_ptr(), _address(u), out.data_ptr(), x.size(1), transposed,
             DOUBLES[x.dtype], torch.get_num_threads()))
@@ -235,7 +239,7 @@ class Structure:
 
     def sample(self, heads: int, u: Tensor, v: Tensor) -> Tensor:
         """Returns the dot products of parts of rows of u and v at the ends of the edges, [edges, heads]."""
-        out = torch.empty(self.edges, heads, dtype=torch.float32)
+        out = rooms.tensor(self.edges, heads, dtype=torch.float32)
         sampled = _Sampled(u.data_ptr(), v.data_ptr(), out.data_ptr(), u.size(1), heads, torch.get_num_threads())
         call("sample", self._handle, sampled)
         return out
@@ -435,7 +439,7 @@ def _won(s: Structure, transposed: bool, values: Optional[Tensor], y: Tensor, x:
 def _first(s: Structure, least: bool, values: Optional[Tensor], x: Tensor) -> Tensor:
     """The extremes of rows, whose gradient goes to the first edge that has them."""
     learned = torch.is_grad_enabled() and (x.requires_grad or values is not None and values.requires_grad)
-    places = torch.empty(s.rows, x.size(1), dtype=torch.int64) if learned else None
+    places = rooms.tensor(s.rows, x.size(1), dtype=torch.int64) if learned else None
     y = s.extreme(least, None if values is None else values.detach(), x.detach().contiguous(), places)
     if places is None:
         return y

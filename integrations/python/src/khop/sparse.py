@@ -31,6 +31,9 @@ from .replacements import Replacements
 
 __all__ = ["clear", "fuse", "operations", "patch", "patched", "unpatch"]
 
+RESULT_MEMORY = 1 << 30
+"""How many bytes of results that nobody has are kept for the next ones, unless patch is given another number."""
+
 _lock = threading.RLock()
 
 
@@ -41,6 +44,7 @@ class _Options:
     reassociate: bool = False
     backward_budget: float = 0
     seed: int = 0
+    result_memory: int = RESULT_MEMORY
 
     def __post_init__(self) -> None:
         if not isinstance(self.reassociate, bool):
@@ -50,9 +54,14 @@ class _Options:
             raise OptionError(f"backward_budget is a number from 0 to 1, not {budget!r}")
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 1 << 32:
             raise OptionError(f"seed is an integer from 0 to {(1 << 32) - 1}, not {self.seed!r}")
+        memory = self.result_memory
+        if isinstance(memory, bool) or not isinstance(memory, int) or memory < 0:
+            raise OptionError(f"result_memory is a number of bytes from 0, not {memory!r}")
 
 
-def patch(*, reassociate: bool = False, backward_budget: float = 0, seed: int = 0) -> None:
+def patch(
+    *, reassociate: bool = False, backward_budget: float = 0, seed: int = 0, result_memory: int = RESULT_MEMORY,
+) -> None:
     """Replaces products of torch, and of PyG and DGL if they are installed, by khop's.
 
     Call it before or after their import, or again after a later import. LibraryNotFound if this package came without
@@ -63,8 +72,11 @@ def patch(*, reassociate: bool = False, backward_budget: float = 0, seed: int = 
     gradients of sums over edges use rows that have that share of the edges. These are drawn with the seed, and the
     result is right in the mean. This applies only if the mean degree times the columns is SAMPLED_FROM or more: below,
     drawing takes longer than it saves.
+
+    result_memory bounds the bytes of results on the CPU that khop keeps for the next ones once nobody has them; with 0
+    each result is in new memory. clear gives all of it back.
     """
-    options = _Options(reassociate, backward_budget, seed)
+    options = _Options(reassociate, backward_budget, seed, result_memory)
     _library.load()
     with _lock:
         _own_state().options = options
@@ -85,12 +97,14 @@ def unpatch() -> None:
 
 
 @contextlib.contextmanager
-def patched(*, reassociate: bool = False, backward_budget: float = 0, seed: int = 0) -> Iterator[None]:
+def patched(
+    *, reassociate: bool = False, backward_budget: float = 0, seed: int = 0, result_memory: int = RESULT_MEMORY,
+) -> Iterator[None]:
     """with khop.sparse.patched(): patches inside, and leaves what was there before outside. Options are patch's.
 
     Of blocks of several threads, the one that began last is in force, in all threads.
     """
-    state = _State(_Options(reassociate, backward_budget, seed), threading.get_ident())
+    state = _State(_Options(reassociate, backward_budget, seed, result_memory), threading.get_ident())
     _library.load()
     with _lock:
         _blocks.append(state)
@@ -138,6 +152,7 @@ def _settle() -> None:
     global _now
     state = _in_force()
     options = state.options
+    products.rooms.bound(0 if options is None else options.result_memory)
     if options is None:
         products.draws = None
         if _now is not None:
@@ -165,7 +180,8 @@ def _settle() -> None:
 
 
 def clear() -> None:
-    """Clears matrices, transposes and norms of earlier calls, and the tensors they belong to."""
+    """Clears matrices, transposes and norms of earlier calls, the tensors they belong to, and memory of results."""
+    products.rooms.clear()
     products.structures.clear()
     _norms.clear()
     _graphs.clear()

@@ -135,7 +135,7 @@ func reducedRows(how string, s *graph.Schema, e int, in [][]int, x [][][]float64
 	from, out := x[of.Src], make([]float64, len(x[of.Src]))
 	in = slices.Clone(in)
 	for i := range in {
-		if of.Src == of.Dst && (how == "gcn" || how == "attend2") { // one loop each, as PyG has it
+		if of.Src == of.Dst && (how == "gcn" || how == "attend2") { // one loop each, as in PyG
 			others := slices.DeleteFunc(slices.Clone(in[i]), func(j int) bool { return j == i })
 			in[i] = append(others, i)
 		}

@@ -24,7 +24,7 @@ from .rooms import Rooms
 
 _torch: Any = torch  # what its types do not tell
 SUM, MEAN, SPREAD = 0, 1, 2
-_TRANSPOSED = {SUM: SUM, MEAN: SPREAD, SPREAD: MEAN}
+TRANSPOSED = {SUM: SUM, MEAN: SPREAD, SPREAD: MEAN}
 """The reduction of the gradient with respect to x."""
 
 SUMS = {"sum": SUM, "add": SUM, "mean": MEAN}
@@ -109,14 +109,14 @@ def operations() -> int:
 def usable() -> bool:
     """Whether khop can compute here and now: the library is loaded, and torch runs operations as they are called."""
     return _library.loaded() and not (
-        _torch.jit.is_tracing() or forward_ad._current_level >= 0 or _is_compiling() or _transforms() is not None
+        _torch.jit.is_tracing() or forward_ad._current_level >= 0 or compiling() or transforms() is not None
     )
 
 
-_is_compiling: Callable[[], bool] = getattr(
+compiling: Callable[[], bool] = getattr(
     getattr(_torch, "compiler", None), "is_compiling", getattr(_torch._utils, "is_compiling", lambda: False))
 """torch before 2.3 has it elsewhere."""
-_transforms: Callable[[], Any] = getattr(getattr(_torch._C, "_functorch", None), "peek_interpreter_stack", lambda: None)
+transforms: Callable[[], Any] = getattr(getattr(_torch._C, "_functorch", None), "peek_interpreter_stack", lambda: None)
 
 
 def place(t: Any) -> Optional[int]:
@@ -329,13 +329,13 @@ def _gradient(
         if share > 0:
             weights = None if values is None else _floats(values)
             return s.multiply(
-                not transposed, _TRANSPOSED[reduce], weights, heads, dy.contiguous(), stamp, share, seed)
-    return _multiply(s, not transposed, _TRANSPOSED[reduce], stamp, values, dy)
+                not transposed, TRANSPOSED[reduce], weights, heads, dy.contiguous(), stamp, share, seed)
+    return _multiply(s, not transposed, TRANSPOSED[reduce], stamp, values, dy)
 
 
 def _direct(*tensors: Any) -> bool:
     """Whether the library can read tensors that gradients are made of: not those of vmap, or of forward mode."""
-    if forward_ad._current_level >= 0 or _transforms() is not None:
+    if forward_ad._current_level >= 0 or transforms() is not None:
         return False
     try:
         return all(type(t) in (Tensor, torch.nn.Parameter) and t.data_ptr() >= 0 for t in tensors if t is not None)
@@ -348,6 +348,9 @@ def _multiply(s: Structure, transposed: bool, reduce: int, stamp: int, values: O
     if _direct(values, x):
         y: Tensor = _Multiply.apply(s, transposed, reduce, stamp, values, x, *s.under)
         return y
+    if by_operations is not None and by_operations.computes(s):
+        y = by_operations.product(s, transposed, reduce, values, x)
+        return y
     y = by_torch.multiply(s, transposed, reduce == MEAN, reduce == SPREAD, values, x)
     return y if values is not None and values.dtype == torch.float32 else y.to(x.dtype)
 
@@ -356,6 +359,9 @@ def _sample(s: Structure, heads: int, u: Tensor, v: Tensor) -> Tensor:
     """The dot products of rows at the ends of the edges by the library, or by torch where that cannot be."""
     if _direct(u, v):
         out: Tensor = _Sample.apply(s, heads, u, v, *s.under)
+        return out
+    if by_operations is not None and by_operations.computes(s):
+        out = by_operations.dots(s, heads, u, v)
         return out
     return by_torch.sample(s, heads, u, v)
 
@@ -546,6 +552,7 @@ structures = Structures(16)
 
 
 on_devices: Any = None  # the module placed, which says so of itself: it builds on this one
+by_operations: Any = None  # the module operators, likewise, if this torch has what it needs
 
 
 def _one_place(*tensors: Tensor) -> Optional[int]:
@@ -583,16 +590,20 @@ def of_edges(rows: int, cols: int, targets: Tensor, sources: Tensor) -> Structur
         raise Refused
     if targets.dim() != 1 or targets.shape != sources.shape:
         raise Refused
-    edges, on = targets.numel(), _one_place(targets, sources)
+    on = _one_place(targets, sources)
     if on is not None:
         return structures.find(
             ("edges", on, rows, cols), (targets, sources),
             lambda: on_devices.of_edges(on, rows, cols, targets, sources), search=True)
 
+    return structures.find(
+        ("edges", rows, cols), (targets, sources), lambda: made_of_edges(rows, cols, targets, sources), search=True)
+
+
+def made_of_edges(rows: int, cols: int, targets: Tensor, sources: Tensor) -> Structure:
+    """Makes the structure of edges on the CPU. KhopError for ids out of range."""
     def make(handle: Any) -> None:
         to, of = targets.contiguous(), sources.contiguous()
-        call("edges", rows, cols, edges, to.data_ptr(), of.data_ptr(), INTEGERS[to.dtype], handle)
+        call("edges", rows, cols, to.numel(), to.data_ptr(), of.data_ptr(), INTEGERS[to.dtype], handle)
 
-    under = (targets, sources)
-    return structures.find(
-        ("edges", rows, cols), under, lambda: Structure(under, rows, cols, edges, make, False), search=True)
+    return Structure((targets, sources), rows, cols, targets.numel(), make, False)

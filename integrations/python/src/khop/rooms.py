@@ -53,7 +53,8 @@ class Rooms:
         size = count * int(_torch._utils._element_size(dtype))
         if size < LEAST or self._most == 0:
             return torch.empty(shape, dtype=dtype)
-        return torch.frombuffer(self.take(size), dtype=dtype, count=count).view(shape)
+        over: torch.Tensor = torch.frombuffer(self.take(size), dtype=dtype, count=count).view(shape)
+        return over
 
     def _back(self, room: mmap.mmap) -> None:
         with contextlib.suppress(OSError):  # of a kernel that has no such advice

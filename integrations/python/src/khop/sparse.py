@@ -22,7 +22,7 @@ from typing import Any, Callable, Iterator, Optional
 import torch
 from torch import Tensor
 
-from . import _library, messages, placed, products
+from . import _library, messages, operators, placed, products, traced
 from .errors import OptionError
 from .messages import fuse
 from .products import operations
@@ -183,6 +183,7 @@ def clear() -> None:
     """Clears matrices, transposes and norms of earlier calls, the tensors they belong to, and memory of results."""
     products.rooms.clear()
     products.structures.clear()
+    operators.numbered.clear()
     _norms.clear()
     _graphs.clear()
 
@@ -339,8 +340,9 @@ def _patch_pyg(replacements: Replacements) -> None:
             return old_norm(edge_index, edge_weight, *rest, **options)
         return _norms.call(old_norm, (edge_index, edge_weight), rest)
 
-    messages.list_layers()
     replacements.put(MessagePassing, name, index_select)
+    traced.patch(replacements, *messages.list_layers())
+    messages.list_layers()  # with what stands in now
     replacements.put_everywhere({old_scatter: scatter, old_segment: segment, old_spmm: spmm, old_norm: gcn_norm,
                                  old_softmax: softmax})
     layers_in_both_ways(replacements.put, _reassociating)

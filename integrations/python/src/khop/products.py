@@ -177,6 +177,7 @@ class Structure:
         self._values: Optional[tuple[Tensor, Optional[int]]] = None  # of the last product, and what has its stamp
         self._stamp = 0
         self._inverses: dict[bool, Tensor] = {}
+        self._heavy: dict[tuple[bool, float], float] = {}
         if make is not None:
             self._handle = _library.Handle()
             make(self._handle)
@@ -252,6 +253,17 @@ class Structure:
         return self._inverses[transposed]
 
 
+    def heavy(self, transposed: bool, share: float) -> float:
+        """Returns the share of the edges that rows have, or columns, which are kept in a gradient of a share of them,
+        since they have more than a quarter of that."""
+        if (transposed, share) not in self._heavy:
+            rows, columns, _ = self.ends()
+            degrees = (columns if transposed else rows).bincount()
+            many = degrees[degrees > share * self.edges / 4]
+            self._heavy[transposed, share] = float(many.sum()) / self.edges
+        return self._heavy[transposed, share]
+
+
 def _address(t: Optional[Tensor]) -> Optional[int]:
     return None if t is None else t.data_ptr()
 
@@ -260,28 +272,7 @@ def _floats(t: Tensor) -> Any:
     return t.float().contiguous()
 
 
-class Draws:
-    """Chooses which gradients of products use some of the rows: those of products whose rows add on average at least
-    this many numbers, edges times columns, for a share of the edges. Each draws rows of its own, so that the gradient
-    of all layers is right in the mean."""
-
-    def __init__(self, share: float, seed: int, least: float) -> None:
-        self.share, self.seed, self.least = share, seed, least
-        self._lock, self._number = threading.Lock(), 0
-
-    def next(self, s: Structure, transposed: bool, reduce: int, heads: int, dy: Tensor) -> tuple[float, int]:
-        """Returns share and seed for a gradient; no share if it is exact."""
-        rows = s.cols if transposed else s.rows
-        if torch.is_grad_enabled() or reduce == SPREAD or heads != 1 or dy.dtype != torch.float32 or s.on is not None:
-            return 0, 0
-        if s.edges == 0 or s.edges * dy.size(1) < self.least * rows:
-            return 0, 0
-        with self._lock:
-            self._number += 1
-            return self.share, (self.seed << 32 | self._number) & (1 << 64) - 1
-
-
-draws: Optional[Draws] = None  # None: gradients are exact
+draws: Any = None  # the Draws of patch; None: gradients are exact
 
 
 class _Multiply(torch.autograd.Function):
@@ -323,13 +314,11 @@ def _gradient(
     s: Structure, transposed: bool, reduce: int, stamp: int, values: Optional[Tensor], dy: Tensor,
 ) -> Tensor:
     """The gradient of a product with respect to x."""
-    heads = 1 if values is None else values.size(1)
     if draws is not None and _direct(dy):
-        share, seed = draws.next(s, transposed, reduce, heads, dy)
+        share, seed = draws.next(s, transposed, reduce, values, stamp, dy)
         if share > 0:
             weights = None if values is None else _floats(values)
-            return s.multiply(
-                not transposed, TRANSPOSED[reduce], weights, heads, dy.contiguous(), stamp, share, seed)
+            return s.multiply(not transposed, TRANSPOSED[reduce], weights, 1, dy.contiguous(), stamp, share, seed)
     return _multiply(s, not transposed, TRANSPOSED[reduce], stamp, values, dy)
 
 

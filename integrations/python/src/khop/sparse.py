@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from . import _library, messages, operators, placed, products, traced
+from .draws import Draws
 from .errors import OptionError
 from .messages import fuse
 from .products import operations
@@ -70,8 +71,8 @@ def patch(
     With reassociate, layers of PyG multiply with their weight before or after they sum over edges, whichever is less
     work: docs/sparse.md lists them. backward_budget is a number from 0 to 1; 0 gives exact gradients. Otherwise
     gradients of sums over edges use rows that have that share of the edges. These are drawn with the seed, and the
-    result is right in the mean. This applies only if the mean degree times the columns is SAMPLED_FROM or more: below,
-    drawing takes longer than it saves.
+    result is right in the mean. A gradient is exact if drawing would take about as long as it saves, which the degrees
+    and the columns tell.
 
     result_memory bounds the bytes of results on the CPU that khop keeps for the next ones once nobody has them; with 0
     each result is in new memory. clear gives all of it back.
@@ -83,8 +84,8 @@ def patch(
         _settle()
 
 
-SAMPLED_FROM = 5000.0
-"""The mean degree times the columns from which on sampled gradients pay: docs/results/ops.md."""
+SAMPLED_GAIN = 1.2
+"""How many times as fast a sampled gradient must be, as predicted: docs/results/ops.md."""
 
 
 def unpatch() -> None:
@@ -123,7 +124,7 @@ class _State:
 
     options: Optional[_Options] = None
     thread: int = 0
-    draws: Optional[products.Draws] = None
+    draws: Optional[Draws] = None
     of: Optional[_Options] = None  # the options that the draws are of
 
 
@@ -163,7 +164,7 @@ def _settle() -> None:
     if state.of is not options:
         state.draws, state.of = None, options
         if options.backward_budget:
-            state.draws = products.Draws(options.backward_budget, options.seed, SAMPLED_FROM)
+            state.draws = Draws(options.backward_budget, options.seed, SAMPLED_GAIN)
     products.draws = state.draws
     if _now is None:
         _now = Replacements()

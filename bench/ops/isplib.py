@@ -6,7 +6,7 @@ khop.sparse.patch, in turns, on one thread: forward, backward, and an epoch of a
     --isplib FOLDER --kernels FOLDER/libmyfusedmm.a --out docs/results/ops.md
 
 FOLDER has iSpLib's sources, whose csrc/fusedmm.cpp this builds for the interpreter's torch. The kernels are those of
-its FusedMM_Extended (branch spmm_variant), which ./configure && ./generate_shared_object.sh make, with NTHREADS=1 in its
+FusedMM_Extended (branch spmm_variant): ./configure && ./generate_shared_object.sh, with NTHREADS=1 and bestK=272 in its
 Makefile. The graph is cnr-2000 with values. iSpLib's module for PyG keeps the transpose's indices and values, as khop
 does: they are made before. Takes 5 minutes and 6 GB. Needs torch and g++.
 """
@@ -120,9 +120,9 @@ def main():
         rows.append(f"| {width} | {' | '.join(cells)} |")
         print(rows[-1], flush=True)
     text = section.wrapped(f"""`bench/ops/isplib.py` {where.here()}: iSpLib's operation of torch and its kernels, built
-        for this machine, beside `torch.sparse.mm` through `khop.sparse.patch()`; cnr-2000 with values, one thread, torch
-        {torch.__version__}, {args.rounds} rounds in turns. Columns are khop's ms (quartiles), and how many times as long
-        iSpLib takes, the median of rounds. Least {min(ahead):.2f}, geometric mean
+        for this machine, beside `torch.sparse.mm` through `khop.sparse.patch()`; cnr-2000 with values, one thread,
+        torch {torch.__version__}, {args.rounds} rounds in turns. Columns are khop's ms (quartiles), and how many times
+        as long iSpLib takes, the median of rounds. Least {min(ahead):.2f}, geometric mean
         {statistics.geometric_mean(ahead):.2f}.""") + f"""
 
 | K | forward | iSpLib | backward | iSpLib | epoch | iSpLib |

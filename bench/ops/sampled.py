@@ -3,7 +3,8 @@
 power law: by the rule that chooses which are drawn, in turns, by processor time of one thread.
 
     make library
-    PYTHONPATH=integrations/python/src KHOP_LIBRARY=dist/libkhop.so $PYTHON bench/ops/sampled.py --out docs/results/ops.md
+    PYTHONPATH=integrations/python/src KHOP_LIBRARY=dist/libkhop.so $PYTHON bench/ops/sampled.py
+    --out docs/results/ops.md
 
 Exponents 1.6 to 3 of the degrees of targets, of sources, and of both; sums without values and with values, which are
 the same in each product or new in each. Takes 8 minutes and 3 GB. Needs torch.
@@ -90,14 +91,15 @@ def main():
         rows.append(f"| {nodes:,} | {degree} | {' | '.join(cells)} |")
         print(rows[-1], flush=True)
     text = section.wrapped(f"""`bench/ops/sampled.py` {where.here()}: gradients of sums with
-        `khop.sparse.patch(backward_budget={SHARE})` beside exact ones, one thread, by processor time, least of 5 to 9 in
-        turns; degrees of targets, sources or both by power laws of exponents 1.6 to 3, no values, kept or new ones. Cells:
-        how many times as long the exact gradient takes where one is drawn, geometric mean (least), and how many are.""")
+        `khop.sparse.patch(backward_budget={SHARE})` beside exact ones, one thread, by processor time, least of 5 to 9
+        in turns; degrees of targets, sources or both by power laws of exponents 1.6 to 3, no values, kept or new ones.
+        Cells: how many times as long the exact gradient takes where one is drawn, geometric mean (least), and how many
+        are.""")
     text += "\n\n" + "\n".join([
         f"| nodes | mean degree | {' | '.join(f'{w} columns' for w in WIDTHS)} |", "|---" * (2 + len(WIDTHS)) + "|",
-        *rows]) + "\n\n" + section.wrapped(f"""`patch` predicts both times of degrees and columns, and draws where that is
-        {khop.sparse.SAMPLED_GAIN} times as fast or more. Where it draws, the least is {min(drawn):.2f}; elsewhere it
-        computes the exact gradient.""") + "\n"
+        *rows]) + "\n\n" + section.wrapped(f"""`patch` predicts both times of degrees and columns, and draws where
+        that is {khop.sparse.SAMPLED_GAIN} times as fast or more. Where it draws, the least is {min(drawn):.2f};
+        elsewhere it computes the exact gradient.""") + "\n"
     if args.out:
         section.put(args.out, "### Which gradients are drawn", text)
     print(text)

@@ -278,7 +278,9 @@ def aggregate(
     """Returns sums or means of rows of x [columns, ...] by target, compiled or transformed. values are [edges, heads],
     or None: 1 everywhere."""
     edges = structure(targets, sources, rows, x.size(0)), targets, sources
-    y: Tensor = (multiply if products.compiling() else _Product.apply)(*edges, rows, x.size(0), False, products.SUMS[reduce], values, x.reshape(x.size(0), -1))
+    multiplied = multiply if products.compiling() else _Product.apply
+    flat = x.reshape(x.size(0), -1)
+    y: Tensor = multiplied(*edges, rows, x.size(0), False, products.SUMS[reduce], values, flat)
     shaped: Tensor = y.view(rows, *x.shape[1:])
     return shaped
 

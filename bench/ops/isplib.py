@@ -61,23 +61,23 @@ def steps(graph, multiply, width):
 
     def forward():
         with torch.no_grad():
-            start = time.perf_counter()
+            start = time.process_time()
             multiply(x)
-            return time.perf_counter() - start
+            return time.process_time() - start
 
     def backward():
         y = multiply(x.detach().requires_grad_())
-        start = time.perf_counter()
+        start = time.process_time()
         y.backward(dy)
-        return time.perf_counter() - start
+        return time.process_time() - start
 
     def epoch():
-        start = time.perf_counter()
+        start = time.process_time()
         adam.zero_grad()
         h = multiply(model[0](x)).relu()
         F.cross_entropy(multiply(model[1](h)), classes).backward()
         adam.step()
-        return time.perf_counter() - start
+        return time.process_time() - start
     return {"forward": forward, "backward": backward, "epoch": epoch}
 
 
@@ -121,7 +121,7 @@ def main():
         print(rows[-1], flush=True)
     text = section.wrapped(f"""`bench/ops/isplib.py` {where.here()}: iSpLib's operation of torch and its kernels, built
         for this machine, beside `torch.sparse.mm` through `khop.sparse.patch()`; cnr-2000 with values, one thread,
-        torch {torch.__version__}, {args.rounds} rounds in turns. Columns are khop's ms (quartiles), and how many times
+        torch {torch.__version__}, {args.rounds} rounds in turns. Columns are ms of processor time of khop (quartiles), and how many times
         as long iSpLib takes, the median of rounds. Least {min(ahead):.2f}, geometric mean
         {statistics.geometric_mean(ahead):.2f}.""") + f"""
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/khop-gnn/khop/internal/launcher"
@@ -191,6 +192,10 @@ func (o *Options) findSeeds(src Source, s *recipe.Spec) error {
 	}
 	o.Seeds = what
 	o.warnOfLinks(s, int64(seeds.Len()))
+	o.warnOfReverses(s)
+	if said.Times && s.Seeds.Timed {
+		noteTimeless(s, said.NodeColumns)
+	}
 	if err := o.checkTimes(s, said.Times); err != nil {
 		return err
 	}
@@ -203,11 +208,48 @@ func (o *Options) warnOfLinks(s *recipe.Spec, links int64) {
 	mask := names.Follow(o.Seeds.split, o.Seeds.index)
 	n, _ := unwrapped(o.Sampler).(sampling.Neighbor)
 	_, there := s.Graph.EdgeColumn(mask)
-	if !there || s.Seeds.ByEdge == nil || o.Seeds.kind != ofSplit || n.Mask == mask {
+	if !there || s.Seeds.ByEdge == nil || o.Seeds.kind != ofSplit || n.Mask == mask && !n.Induced {
 		return
 	}
-	s.Log.Warn("batches follow edges that are links to predict: the sampler's mask leaves them out", "split",
-		o.Seeds.split, "links", links, "mask", mask)
+	why := "the sampler's mask leaves them out"
+	if n.Induced {
+		why = "Induced takes them whatever the mask"
+	}
+	s.Log.Warn("batches follow edges that are links to predict: "+why, "split", o.Seeds.split, "links", links, "mask",
+		mask)
+}
+
+// warnOfReverses says which edge types lead back along seeds, and are not known to hold their reverses.
+func (o *Options) warnOfReverses(s *recipe.Spec) {
+	types := s.Graph.Schema().Edges
+	for e, known := range s.Reverses {
+		if s.Seeds.ByEdge == nil || s.Seeds.ByEdge[e] == 0 || types[e].Src == types[e].Dst {
+			continue
+		}
+		for r := range types {
+			if types[r].Src == types[e].Dst && types[r].Dst == types[e].Src && !slices.Contains(known, r) {
+				s.Log.Warn("edges that may reverse seeds are not left out: only those of the same relation with "+
+					"rev_ before it are", "seeds", types[e].String(), "stay", types[r].String())
+			}
+		}
+	}
+}
+
+// noteTimeless says which node types have no times where others do: a batch of any time may have their rows.
+func noteTimeless(s *recipe.Spec, times []string) {
+	var without []string
+	var rows int64
+	types := s.Graph.Schema().Nodes
+	for t, n := range types {
+		has := func(c string) bool { _, ok := s.Graph.NodeColumn(t, c); return ok }
+		if n.Count > 0 && !slices.ContainsFunc(times, has) {
+			without, rows = append(without, n.Name), rows+n.Count
+		}
+	}
+	if len(without) > 0 && len(without) < len(types) {
+		s.Log.Info("rows of tables without times are read at any time", "tables", strings.Join(without, ", "),
+			"rows", rows)
+	}
 }
 
 // errUnread is that of times which the sampler does not look at.

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"os"
 	"strconv"
@@ -12,6 +10,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/warned"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/loader/layout"
 )
@@ -104,7 +103,7 @@ func (f *loadFlags) open(env *environment, planned func(loader.Estimate)) (*load
 		}
 		planned(memory)
 	}
-	opt.Hooks.Logger = slog.New(warnings{env})
+	opt.Hooks.Logger = warned.To(func(text string) { env.note("note: %s", text) }, nil)
 	ld, _, err := watched(env, func(bar *progress) (*loader.Loader, error) {
 		opt.Hooks.Progress = bar.report()
 		return loader.NewContext(env.ctx, ds, opt)
@@ -127,29 +126,6 @@ func noteUnused(env *environment, asked loader.Options, name, why string) {
 		env.note("%s: %s", name, why)
 	}
 }
-
-// warnings hands what loaders warn of on as notes.
-type warnings struct{ env *environment }
-
-// Enabled implements slog.Handler.
-func (w warnings) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
-
-// Handle implements slog.Handler.
-func (w warnings) Handle(_ context.Context, r slog.Record) error {
-	text := r.Message
-	r.Attrs(func(a slog.Attr) bool {
-		text += fmt.Sprintf("; %s: %v", a.Key, a.Value)
-		return true
-	})
-	w.env.note("%s", text)
-	return nil
-}
-
-// WithAttrs implements slog.Handler; loaders add none.
-func (w warnings) WithAttrs([]slog.Attr) slog.Handler { return w }
-
-// WithGroup implements slog.Handler; loaders make none.
-func (w warnings) WithGroup(string) slog.Handler { return w }
 
 // close ends the loader, then the dataset that it reads.
 func (l *loading) close() error { return errors.Join(l.Loader.Close(), l.dataset.Close()) }

@@ -338,7 +338,10 @@ func (c *conversion) schema(o *order) (*graph.Schema, error) {
 		}
 		s.Edges = append(s.Edges, t)
 	}
-	return s, s.Init()
+	if err := s.Init(); err != nil {
+		return nil, source.Error(c.tree.Path, "", -1, "give it another name in the source, or leave it out", err)
+	}
+	return s, nil
 }
 
 // write writes the dataset.

@@ -303,3 +303,13 @@ func TestLabelsAndColumnsAreChosen(t *testing.T) {
 		expect.That(t, errors.Is(err, ErrOptions), "%s: %v", opt, err)
 	}
 }
+
+// TestFilesOfNoKindAreToBeExported: no --from reads a file of JSON or GML, so that none is named.
+func TestFilesOfNoKindAreToBeExported(t *testing.T) {
+	for text, says := range map[string]string{"{\"nodes\": []}": "a JSON file", "graph [\n]\n": "a GML file"} {
+		_, err := Run(context.Background(), write(t, "g.txt", text), filepath.Join(t.TempDir(), "x"), Options{})
+		expect.That(t, err != nil && strings.Contains(err.Error(), says) &&
+			strings.Contains(err.Error(), "export its edges as a CSV") && !strings.Contains(err.Error(), "metis"), "%v",
+			err)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -97,9 +98,13 @@ func recognise(t *source.Tree, from string) (none source.Reader, _ source.Place,
 		return none, source.Place{}, fmt.Errorf("%w: no kind of source %q; there are: %s", ErrOptions, from,
 			kindNames())
 	}
-	return none, source.Place{}, source.Error(t.Path, "", -1,
-		option.Textf("name the kind by %s (%s)", option.NameOf(Options{}, "From"), kindNames()),
-		fmt.Errorf("%w: %s", ErrUnknown, guess(t)))
+	what, other := guess(t)
+	remedy := option.Textf("name the kind by %s (%s)", option.NameOf(Options{}, "From"), kindNames())
+	if other {
+		remedy = option.Textf("no kind of source is such a file: export its edges as a CSV, Parquet or an edge list " +
+			"(NetworkX: write_edgelist with data=False), or write a dataset from Python by khop.write")
+	}
+	return none, source.Place{}, source.Error(t.Path, "", -1, remedy, fmt.Errorf("%w: %s", ErrUnknown, what))
 }
 
 // severalError is a place where several sources of a kind lie.
@@ -140,41 +145,46 @@ func kindNames() string {
 	return strings.Join(names, ", ")
 }
 
-// guess says what else a source may be.
-func guess(t *source.Tree) string {
+// guess says what else a source may be; other reports whether no kind of source is such a file.
+func guess(t *source.Tree) (what string, other bool) {
 	if !t.Single() {
 		switch {
 		case t.Has("dataset.json"):
-			return "it is a khop dataset already"
+			return "it is a khop dataset already", false
 		case len(t.Files()) == 0:
-			return "there is no file in it"
+			return "there is no file in it", false
 		}
 		text := "it holds nothing that is known: " + list(t.Files())
 		if slices.ContainsFunc(t.Files(), func(name string) bool { return tables.IsTable(t.At(name)) }) {
 			text += "; tables are read by a mapping, of which khop convert --dry-run prints a draft"
 		}
-		return text
+		return text, false
 	}
 	head, err := t.At(t.Files()[0]).Head()
 	switch {
 	case err != nil:
-		return err.Error()
+		return err.Error(), false
 	case len(head) == 0:
-		return "an empty file"
+		return "an empty file", false
 	}
 	if what := source.NotLines(head); what != "" {
-		return what
+		return what, !slices.Contains([]string{source.Zip, source.NumPy}, what)
 	}
-	return "a file of nothing that is known" + path.Ext(t.Path)
+	return "a file of nothing that is known" + path.Ext(t.Path), false
 }
 
-// draft returns a mapping of tables that have none, if reading has failed for that and nothing is to be written; else
-// the failure.
+// draft returns a mapping of tables that have none, or a manifest of a database that has none, if reading has failed
+// for that and nothing is to be written; else the failure.
 func (c *conversion) draft(ctx context.Context, failed error) (*Result, error) {
-	if !c.opt.DryRun || !errors.Is(failed, ErrUnknown) || c.tree.Single() {
+	database := c.opt.From == relbench.Reader.Name && errors.Is(failed, fs.ErrNotExist)
+	if !c.opt.DryRun || !errors.Is(failed, ErrUnknown) && !database || c.tree.Single() {
 		return nil, failed
 	}
-	text, err := tables.Draft(ctx, c.tree, &source.Request{Budget: &c.budget, Progress: c.opt.Progress})
+	draft := tables.Draft
+	if database {
+		draft = tables.DraftManifest
+	}
+	text, err := draft(ctx, c.tree, &source.Request{Budget: &c.budget, Progress: c.opt.Progress})
 	if text == "" {
 		return nil, cmp.Or(err, failed)
 	}

@@ -22,10 +22,12 @@ import (
 // samplers bisect them.
 func (c *conversion) byTimes(ctx context.Context, m *numbering) error {
 	asked, some := c.opt.Reorder == ByNodeTime, false
+	var without []*source.NodeType
 	for t := range c.graph.Nodes {
 		n := &c.graph.Nodes[t]
 		at := c.columnOf(t, graph.Time.String())
 		if at < 0 || !isTime(&n.Columns[at].Column) {
+			without = append(without, n)
 			continue
 		}
 		if some = true; !asked && !n.OfTable {
@@ -46,6 +48,12 @@ func (c *conversion) byTimes(ctx context.Context, m *numbering) error {
 		}
 		if err := c.byTimesOf(ctx, m, t, &n.Columns[at]); err != nil {
 			return err
+		}
+	}
+	for _, n := range without {
+		if some && n.OfTable && n.Count > 0 {
+			c.graph.Tell(source.Said, n.Name, n.Count, "the rows of %q (%d) have no times: batches of any time may "+
+				"have them", n.Name, n.Count)
 		}
 	}
 	if asked && !some {

@@ -123,7 +123,7 @@ func (d *Describer) free(column, name string, has func(string) bool) string {
 		d.Graph.Tell(source.Guessed, name, 1, "%q keeps its name, for another column is %q; if it is meant, choose it "+
 			"by %s or %s", name, column, option.Named("Feature"), option.Named("Label"))
 		return name
-	case column != name && d.declared:
+	case column != name && (d.declared || !strings.Contains(strings.ToLower(name), column[:min(4, len(column))])):
 		d.Graph.Tell(source.Said, name, 1, "%q is stored as %q, as batches know it", name, column)
 	}
 	return column

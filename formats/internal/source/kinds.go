@@ -6,10 +6,13 @@ import (
 	"regexp"
 )
 
+// What NotLines calls files that some kinds of sources are.
+const Zip, NumPy = "a zip archive", "a NumPy array"
+
 // firstBytes are those of files that are neither tables nor edge lists.
 var firstBytes = []struct{ bytes, what string }{
-	{"SQLite format 3\x00", "an SQLite database"}, {"\x89HDF", "an HDF5 file"}, {"PK\x03\x04", "a zip archive"},
-	{"ORC", "an ORC file"}, {"Obj\x01", "an Avro file"}, {"\x93NUMPY", "a NumPy array"}, {"%PDF", "a PDF file"},
+	{"SQLite format 3\x00", "an SQLite database"}, {"\x89HDF", "an HDF5 file"}, {"PK\x03\x04", Zip},
+	{"ORC", "an ORC file"}, {"Obj\x01", "an Avro file"}, {"\x93NUMPY", NumPy}, {"%PDF", "a PDF file"},
 	{"MATLAB 5.0 MAT", "a MATLAB file"}, {"<?xml", "an XML file"},
 	{"<graphml", "a GraphML file"}, {"<gexf", "a GEXF file"}, {"<!DOCTYPE", "an HTML or XML file"},
 	{"<html", "an HTML file"}, {"*Vertices", "a Pajek file"}, {"*vertices", "a Pajek file"},

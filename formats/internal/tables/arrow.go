@@ -58,7 +58,7 @@ func (f *arrowFile) records(ctx context.Context, take func(r arrow.Record, row i
 		memory = a
 		next, err := f.reader(io.NewSectionReader(raw, 0, raw.Size), a)
 		if err != nil {
-			return fmt.Errorf("%w: %w", ErrFormat, err)
+			return damaged(err)
 		}
 		for row := int64(0); ; {
 			if ctx.Err() != nil {
@@ -69,7 +69,7 @@ func (f *arrowFile) records(ctx context.Context, take func(r arrow.Record, row i
 				return nil
 			}
 			if err != nil {
-				return fmt.Errorf("%w: %w", ErrFormat, err)
+				return damaged(err)
 			}
 			if r.NumRows() < 0 {
 				return fmt.Errorf("%w: a batch of %d rows", ErrFormat, r.NumRows())
@@ -117,7 +117,7 @@ func (f *arrowFile) reader(section *io.SectionReader, a *allocator) (func() (arr
 func (f *arrowFile) describe(ctx context.Context) error {
 	err := f.open(func(raw *source.Raw, a *allocator) error {
 		if _, err := f.reader(io.NewSectionReader(raw, 0, raw.Size), a); err != nil {
-			return fmt.Errorf("%w: %w", ErrFormat, err)
+			return damaged(err)
 		}
 		if f.lie == nil {
 			return nil
@@ -163,7 +163,10 @@ func describeArrow(a arrow.Field) field {
 	t := a.Type
 	switch l := t.(type) {
 	case *arrow.FixedSizeListType:
-		f.list, f.width, t = true, int64(l.Len()), l.Elem()
+		if f.list, f.width, t = true, int64(l.Len()), l.Elem(); f.width < 0 || f.width > maxWidth {
+			f.bad = fmt.Sprintf("lists of %d numbers", f.width)
+			return f
+		}
 	case *arrow.ListType:
 		f.list, f.width, t = true, 0, l.Elem()
 	case *arrow.LargeListType:

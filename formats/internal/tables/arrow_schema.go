@@ -19,10 +19,15 @@ const (
 	schemaFields   = 6
 	schemaMetadata = 8
 	fieldName      = 4
+	fieldKind      = 8
+	fieldType      = 10
 	fieldChildren  = 14
 	fieldMetadata  = 16
 	pairKey        = 4
 	pairValue      = 6
+	decimalBits    = 8
+
+	kindDecimal = 7
 
 	maxDepth = 64 // of types within types
 	maxParts = 1 << 18
@@ -121,7 +126,28 @@ func (c *schemaCheck) field(f *flatbuffers.Table, depth int) error {
 	if err := c.metadata(f, fieldMetadata); err != nil {
 		return err
 	}
+	if err := decimals(f); err != nil {
+		return err
+	}
 	return c.each(f, fieldChildren, func(child *flatbuffers.Table) error { return c.field(child, depth+1) })
+}
+
+// decimals refuses those of few bits, which the library does not know, and takes for damage.
+func decimals(f *flatbuffers.Table) error {
+	at := flatbuffers.UOffsetT(f.Offset(fieldType))
+	if f.GetByteSlot(fieldKind, 0) != kindDecimal || at == 0 {
+		return nil
+	}
+	var t flatbuffers.Table
+	f.Union(&t, at)
+	if n := t.GetInt32Slot(decimalBits, 128); n == 32 || n == 64 {
+		name := ""
+		if at := flatbuffers.UOffsetT(f.Offset(fieldName)); at != 0 {
+			name = string(f.ByteVector(at + f.Pos))
+		}
+		return fmt.Errorf("%w: %.100q is decimal%d: cast it to decimal128 or float64", errUnread, name, n)
+	}
+	return nil
 }
 
 func (c *schemaCheck) metadata(t *flatbuffers.Table, slot flatbuffers.VOffsetT) error {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
+	"strings"
 
 	"github.com/apache/arrow/go/v15/arrow/memory"
 
@@ -45,7 +47,7 @@ type field struct {
 	bytes bool
 	spell func(to, value []byte) []byte
 	// decimal reads a value as a number, of a decimal of Parquet; nil: not a decimal.
-	decimal func(d *decoder, k int) float64
+	decimal func(value []byte) float64
 	// ragged says that lists are read as they are, of any length (vector.offsets), in place of being all as long.
 	ragged bool
 }
@@ -276,6 +278,17 @@ func newAllocator(b *source.Budget, size int64) *allocator {
 	return &allocator{ledger: b.Ledger(), most: max(64<<20, min(size, 1<<40)*256)}
 }
 
+// errParts is the error of a table that is damaged where nobody looks.
+var errParts = fmt.Errorf("%w: its parts do not fit together", ErrFormat)
+
+// damaged is the error of a library that reads a table. Some of a panic within it have the panic's text.
+func damaged(err error) error {
+	if strings.Contains(err.Error(), "runtime error") {
+		return errParts
+	}
+	return fmt.Errorf("%w: %w", ErrFormat, err)
+}
+
 // guard calls f, and makes an error of a panic: the libraries panic where a table is damaged.
 func guard(f func() error) (err error) {
 	defer func() {
@@ -283,6 +296,8 @@ func guard(f func() error) (err error) {
 		case nil:
 		case refused:
 			err = x.err
+		case runtime.Error: // whose text is of programs, not of files
+			err = errParts
 		default:
 			err = fmt.Errorf("%w: %.200s", ErrFormat, fmt.Sprint(x))
 		}

@@ -11,19 +11,17 @@ import (
 	"github.com/apache/arrow/go/v15/parquet/schema"
 )
 
-// decimalOf returns what reads the decimals of a column: as the nearest numbers of float64.
-func decimalOf(c *schema.Column) func(d *decoder, k int) float64 {
+// decimalOf returns what reads a decimal of a column: as the nearest number of float64.
+func decimalOf(c *schema.Column) func(value []byte) float64 {
 	_, scale := precisionOf(c.LogicalType())
 	unit := math.Pow10(scale)
 	switch c.PhysicalType() {
 	case parquet.Types.Int32:
-		return func(d *decoder, k int) float64 { return float64(d.i32[k]) / unit }
+		return func(b []byte) float64 { return float64(int32(binary.LittleEndian.Uint32(b))) / unit }
 	case parquet.Types.Int64:
-		return func(d *decoder, k int) float64 { return float64(d.i64[k]) / unit }
-	case parquet.Types.ByteArray:
-		return func(d *decoder, k int) float64 { return bigEndian(d.bytes[k]) / unit }
+		return func(b []byte) float64 { return float64(int64(binary.LittleEndian.Uint64(b))) / unit }
 	}
-	return func(d *decoder, k int) float64 { return bigEndian(d.fixed[k]) / unit }
+	return func(b []byte) float64 { return bigEndian(b) / unit }
 }
 
 // precisionOf returns how many digits the decimals of a column have at most, and how many of them are fractions.

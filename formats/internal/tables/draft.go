@@ -45,6 +45,33 @@ func Draft(ctx context.Context, t *source.Tree, r *source.Request) (string, erro
 	return text, nil
 }
 
+// DraftManifest returns a manifest of the tables as a database, in RelBench's form; else as Draft.
+func DraftManifest(ctx context.Context, t *source.Tree, r *source.Request) (string, error) {
+	all, err := draftedIn(ctx, t, r)
+	if len(all) == 0 || err != nil {
+		return "", err
+	}
+	text := "# A draft, by the names of columns: correct it, and save it as manifest.yaml beside the tables.\n" +
+		"# Rows later than test_timestamp are left out: add it, and val_timestamp, as 'YYYY-MM-DD'.\ntables:\n"
+	for i := range all {
+		d := &all[i]
+		file, rest := strconv.Quote(d.file), ""
+		if list := d.source(t); list != file { // the pattern has other files, too
+			file, rest = strconv.Quote(d.files[0]), " # and the rest of "+list+": give them a folder"
+		}
+		text += fmt.Sprintf("  %q: {file: %s, pkey: %s, time_col: %s, fkeys: {%s}}%s\n", d.name, file,
+			orNull(d.key(all)), orNull(d.time()), strings.Join(d.foreign(all), ", "), rest)
+	}
+	return text, nil
+}
+
+func orNull(name string) string {
+	if name == "" {
+		return "null"
+	}
+	return strconv.Quote(name)
+}
+
 // draftedIn returns the tables of a tree. Files that differ in a number alone, and have the same columns, are one.
 func draftedIn(ctx context.Context, t *source.Tree, r *source.Request) (all []drafted, _ error) {
 	for _, name := range t.Files() {
@@ -190,17 +217,31 @@ func (d *drafted) id(all []drafted) string {
 	return ""
 }
 
-// times names the first column of times.
-func (d *drafted) times() string {
+// time returns the first column of times; "" for none.
+func (d *drafted) time() string {
 	if i := slices.IndexFunc(d.list, func(f field) bool { return f.unit != "" && !f.list }); i >= 0 {
-		return fmt.Sprintf(", time: %q", d.list[i].name)
+		return d.list[i].name
 	}
 	return ""
 }
 
-// keys names the columns that are called as the ids of another table are.
+func (d *drafted) times() string {
+	if name := d.time(); name != "" {
+		return fmt.Sprintf(", time: %q", name)
+	}
+	return ""
+}
+
 func (d *drafted) keys(all []drafted) string {
-	var list []string
+	list := d.foreign(all)
+	if list == nil {
+		return ""
+	}
+	return ", keys: {" + strings.Join(list, ", ") + "}"
+}
+
+// foreign returns the columns that are called as the ids of another table are, with that table.
+func (d *drafted) foreign(all []drafted) (list []string) {
 	for _, f := range d.list {
 		for k := range all {
 			to := &all[k]
@@ -212,8 +253,5 @@ func (d *drafted) keys(all []drafted) string {
 			}
 		}
 	}
-	if list == nil {
-		return ""
-	}
-	return ", keys: {" + strings.Join(list, ", ") + "}"
+	return list
 }

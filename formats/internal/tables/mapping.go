@@ -297,7 +297,8 @@ func (m *Mapping) settle() error {
 		}
 	}
 	if len(m.Edges) == 0 {
-		return errors.New("the mapping has no edges, and no keys that make some")
+		return errors.New("the mapping has no edges, and no keys that make some: name a table under \"edges\", or " +
+			"a column with ids of other rows under \"keys\"")
 	}
 	return m.checkNames()
 }

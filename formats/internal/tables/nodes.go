@@ -482,6 +482,9 @@ func (x *graphOf) others(ctx context.Context, n *nodeType, node *source.NodeType
 			return nil
 		}
 		have[name] = true
+		if t.list[i].width == 0 {
+			return t.fail(name, errors.New("has lists of as many numbers as that of the first row, which has none"))
+		}
 		if t.list[i].text && !t.list[i].times(name) {
 			node.Strings = append(node.Strings, t.strings(ctx, name, i))
 		} else {

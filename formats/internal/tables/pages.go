@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"strings"
 	"sync"
 
+	"github.com/apache/arrow/go/v15/arrow"
 	"github.com/apache/arrow/go/v15/arrow/memory"
 	"github.com/apache/arrow/go/v15/parquet"
 	"github.com/apache/arrow/go/v15/parquet/compress"
@@ -38,19 +40,30 @@ const (
 // errUnread is returned for pages that are not read.
 var errUnread = errors.New("written in a way that is not read")
 
-// pages reads the pages of a column of a group of rows. It is in the place of the library's own reader, which has
-// neither LZ4 nor BYTE_STREAM_SPLIT, and allocates what compressed bytes ask for. This one allocates what a page
-// states, and refuses one that expands to another size.
+// pages reads the pages of a column of a group of rows. It allocates what a page states, and refuses one that expands
+// to another size.
 type pages struct {
 	in      io.ReaderAt
 	at, end int64
-	left    int64 // values that are still to come
+	bytes   int64 // of all pages, as they are stated
+	total   int64 // values that are in pages still to come
 	column  *schema.Column
 	expand  func(dst, src []byte) error // nil: pages are not compressed
+	untrue  bool                        // pages of version 2 that are compressed say that they are not
 	memory  memory.Allocator
 	scratch *memory.Buffer
-	page    file.Page
-	err     error
+	// used are buffers that values which were read last lie in, but for the page's; kept that of the dictionary
+	used, kept []*memory.Buffer
+	body       *memory.Buffer // of the page
+	room       []byte         // that is left in the last of used
+}
+
+// page is a page with values, or of a dictionary.
+type page struct {
+	kind, values int64
+	encoding     parquet.Encoding
+	reps, defs   []byte // levels
+	data         []byte
 }
 
 // oldPadding is how many bytes a column may have behind those that it states: Parquet's Java library, before its
@@ -58,7 +71,7 @@ type pages struct {
 const oldPadding = 100
 
 // column opens a column of a group of rows.
-func (r *openParquet) column(g *file.RowGroupReader, column int) (file.ColumnChunkReader, error) {
+func (r *openParquet) column(g *file.RowGroupReader, column int) (*chunk, error) {
 	m, err := g.MetaData().ColumnChunk(column)
 	if err != nil {
 		return nil, err
@@ -66,8 +79,8 @@ func (r *openParquet) column(g *file.RowGroupReader, column int) (file.ColumnChu
 	if m.CryptoMetadata() != nil {
 		return nil, fmt.Errorf("%w: encrypted: decrypt it first", errUnread)
 	}
-	p := &pages{in: r.raw, at: m.DataPageOffset(), left: m.NumValues(), column: r.MetaData().Schema.Column(column),
-		memory: r.memory, scratch: memory.NewResizableBuffer(r.memory)}
+	p := &pages{in: r.raw, at: m.DataPageOffset(), total: m.NumValues(), bytes: m.TotalUncompressedSize(),
+		column: r.MetaData().Schema.Column(column), memory: r.memory, scratch: memory.NewResizableBuffer(r.memory)}
 	if m.HasDictionaryPage() && m.DictionaryPageOffset() > 0 {
 		p.at = min(p.at, m.DictionaryPageOffset())
 	}
@@ -77,79 +90,118 @@ func (r *openParquet) column(g *file.RowGroupReader, column int) (file.ColumnChu
 	if p.at < 0 || p.at > p.end {
 		return nil, fmt.Errorf("its pages begin at byte %d", p.at)
 	}
+	p.untrue = strings.HasPrefix(r.MetaData().GetCreatedBy(), "parquet-cpp version 1.")
 	if p.expand, err = expander(m.Compression()); err != nil {
 		return nil, err
 	}
-	pool := &sync.Pool{New: func() any { return memory.NewResizableBuffer(r.memory) }}
-	return file.NewColumnReader(p.column, p, r.memory, pool), nil
+	return p.chunk()
 }
 
-// Page, Err, Next, Reset and SetMaxPageHeaderSize implement file.PageReader.
-func (p *pages) Page() file.Page { return p.page }
-func (p *pages) Err() error      { return p.err }
-
-func (p *pages) SetMaxPageHeaderSize(int) {}
-func (p *pages) Reset(parquet.BufferedReader, int64, compress.Compression, *file.CryptoContext) {
-	p.err = errors.New("a column is read once")
-}
-
-func (p *pages) Next() bool {
-	if p.page != nil {
-		p.page.Release()
-		p.page = nil
-	}
-	for p.err == nil && p.page == nil && p.left > 0 && p.at < p.end {
+// next reads a page; nil at the end.
+func (p *pages) next() (page *page, err error) {
+	for page == nil && p.total > 0 && p.at < p.end {
 		at := p.at
-		if p.err = p.next(); p.err != nil {
-			p.err = fmt.Errorf("%w: the page at byte %d: %w", ErrFormat, at, p.err)
+		if page, err = p.one(); err != nil {
+			return nil, fmt.Errorf("%w: the page at byte %d: %w", ErrFormat, at, err)
 		}
 	}
-	return p.page != nil
+	return page, nil
 }
 
-// next reads a page, or passes over one without values.
-func (p *pages) next() error {
+// one reads a page, or passes over one without values.
+func (p *pages) one() (*page, error) {
 	h, err := readPageHeader(io.NewSectionReader(p.in, p.at, p.end-p.at))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	body := p.at + h.bytes
 	if h.compressed < 0 || h.compressed > p.end-body || h.expanded < 0 || h.values < 0 || h.levels() < 0 ||
 		h.levels() > min(h.compressed, h.expanded) {
-		return fmt.Errorf("it states %d bytes, and %d are left", h.compressed, p.end-body)
+		return nil, fmt.Errorf("it states %d bytes, and %d are left", h.compressed, p.end-body)
 	}
 	p.at = body + h.compressed
 	if h.kind != dataPage && h.kind != dictionaryPage && h.kind != dataPageV2 {
-		return nil
+		return nil, nil
 	}
-	buf := memory.NewResizableBuffer(p.memory)
-	buf.Resize(int(h.expanded))
-	if err = p.fill(buf.Bytes(), body, &h); err == nil && h.encoding == int64(byteStreamSplit) {
-		err = p.join(buf.Bytes(), &h)
+	if p.body != nil {
+		p.used = append(p.used, p.body)
 	}
+	p.body = memory.NewResizableBuffer(p.memory)
+	p.body.Resize(int(h.expanded))
+	data := p.body.Bytes()
+	if err = p.fill(data, body, &h); err != nil {
+		return nil, err
+	}
+	page := &page{kind: h.kind, values: h.values, encoding: parquet.Encoding(h.encoding)}
+	if h.kind == dictionaryPage {
+		p.kept, p.body = append(p.kept, p.body), nil
+	} else if p.total -= h.values; h.kind == dataPageV2 {
+		page.reps, page.defs, data = data[:h.reps], data[h.reps:h.levels()], data[h.levels():]
+	} else if page.reps, data, err = levelBytes(data, p.column.MaxRepetitionLevel(), h.reps); err != nil {
+		return nil, err
+	} else if page.defs, data, err = levelBytes(data, p.column.MaxDefinitionLevel(), h.defs); err != nil {
+		return nil, err
+	}
+	if page.data = data; page.encoding == byteStreamSplit && h.kind != dictionaryPage {
+		page.encoding = parquet.Encodings.Plain
+		err = p.join(data)
+	}
+	return page, err
+}
+
+// levelBytes returns the bytes of levels that a page of version 1 begins with, and what is behind them.
+func levelBytes(data []byte, most int16, encoding int64) (levels, rest []byte, err error) {
+	if most == 0 {
+		return nil, data, nil
+	}
+	if encoding != int64(parquet.Encodings.RLE) {
+		return nil, nil, fmt.Errorf("%w: levels as %v", errUnread, parquet.Encoding(encoding))
+	}
+	n, err := textLength(data)
 	if err != nil {
-		buf.Release()
-		return err
+		return nil, nil, errors.New("its levels are cut short")
 	}
-	values, encoding := int32(h.values), parquet.Encoding(h.encoding)
-	switch h.kind {
-	case dictionaryPage:
-		p.page = file.NewDictionaryPage(buf, values, encoding)
-		return nil
-	case dataPage:
-		p.page = file.NewDataPageV1(buf, values, encoding, parquet.Encoding(h.defs), parquet.Encoding(h.reps),
-			int32(h.expanded))
-	case dataPageV2:
-		p.page = file.NewDataPageV2(buf, values, int32(h.nulls), int32(h.rows), encoding, int32(h.defs), int32(h.reps),
-			int32(h.expanded), false)
+	return data[4 : 4+n], data[4+n:], nil
+}
+
+// make returns memory for a value that does not lie in a page.
+func (p *pages) make(n int) []byte {
+	if n > len(p.room) {
+		buf := memory.NewResizableBuffer(p.memory)
+		buf.Resize(max(n, 64<<10))
+		p.used, p.room = append(p.used, buf), buf.Bytes()
 	}
-	p.left -= h.values
-	return nil
+	b := p.room[:n:n]
+	p.room = p.room[n:]
+	return b
+}
+
+// numbers returns memory for numbers that are kept.
+func (p *pages) numbers(n int64) []uint32 {
+	buf := memory.NewResizableBuffer(p.memory)
+	buf.Resize(int(4 * n))
+	p.kept = append(p.kept, buf)
+	return arrow.Uint32Traits.CastFromBytes(buf.Bytes())
+}
+
+// close releases all buffers.
+func (p *pages) close() {
+	p.giveBack()
+	memory.ReleaseBuffers(append(p.kept, p.scratch))
+	if p.kept = nil; p.body != nil {
+		p.body.Release()
+	}
+}
+
+// giveBack releases what the values that were read last lie in.
+func (p *pages) giveBack() {
+	memory.ReleaseBuffers(p.used)
+	p.used, p.room = p.used[:0], nil
 }
 
 // fill reads the body of a page, and decompresses it.
 func (p *pages) fill(to []byte, body int64, h *pageHeader) error {
-	if p.expand == nil || h.kind == dataPageV2 && h.plain {
+	if p.expand == nil || h.kind == dataPageV2 && h.plain && !p.untrue {
 		if h.compressed != h.expanded {
 			return fmt.Errorf("it is not compressed, and states %d bytes and %d", h.compressed, h.expanded)
 		}
@@ -180,17 +232,11 @@ func readFull(r io.ReaderAt, to []byte, at int64) error {
 	return nil
 }
 
-// join puts together the bytes of values that a page has apart, all first ones, then all second ones, and so on, and
-// says that they are plain.
-func (p *pages) join(data []byte, h *pageHeader) error {
+// join puts together the bytes of values that a page has apart, all first ones, then all second ones, and so on.
+func (p *pages) join(data []byte) error {
 	width := map[parquet.Type]int{parquet.Types.Float: 4, parquet.Types.Int32: 4, parquet.Types.Double: 8,
 		parquet.Types.Int64: 8, parquet.Types.FixedLenByteArray: p.column.TypeLength()}[p.column.PhysicalType()]
-	levels, err := p.levels(data, h)
-	if err != nil {
-		return err
-	}
-	data = data[levels:]
-	if width <= 0 || len(data)%width != 0 || h.kind == dictionaryPage {
+	if width <= 0 || len(data)%width != 0 {
 		return fmt.Errorf("%d bytes as BYTE_STREAM_SPLIT of %v", len(data), p.column.PhysicalType())
 	}
 	p.scratch.Resize(len(data))
@@ -201,30 +247,7 @@ func (p *pages) join(data []byte, h *pageHeader) error {
 			data[i*width+k] = b
 		}
 	}
-	h.encoding = int64(parquet.Encodings.Plain)
 	return nil
-}
-
-// levels returns how many bytes a page has before its values.
-func (p *pages) levels(data []byte, h *pageHeader) (at int64, err error) {
-	if h.kind == dataPageV2 {
-		return h.levels(), nil
-	}
-	for _, l := range []struct {
-		most     int16
-		encoding int64
-	}{{p.column.MaxRepetitionLevel(), h.reps}, {p.column.MaxDefinitionLevel(), h.defs}} {
-		if l.most == 0 {
-			continue
-		}
-		rest := data[at:]
-		if l.encoding != int64(parquet.Encodings.RLE) || len(rest) < 4 ||
-			int64(binary.LittleEndian.Uint32(rest)) > int64(len(rest)-4) {
-			return 0, errors.New("its levels are cut short")
-		}
-		at += 4 + int64(binary.LittleEndian.Uint32(rest))
-	}
-	return at, nil
 }
 
 // expander returns the function that decompresses bytes to size others, at least one; nil for no compression.

@@ -118,8 +118,11 @@ func describeLeaf(c *schema.Column) (field, leaf) {
 	for n := c.SchemaNode(); n != nil && n.Parent() != nil; n = n.Parent() {
 		chain = append([]schema.Node{n}, chain...)
 	}
-	lists := 0
+	lists, several := 0, false
 	for _, n := range chain {
+		if g, ok := n.(*schema.GroupNode); ok {
+			several = several || g.NumFields() > 1
+		}
 		switch n.RepetitionType() {
 		case parquet.Repetitions.Repeated:
 			l.inList++
@@ -133,7 +136,7 @@ func describeLeaf(c *schema.Column) (field, leaf) {
 	switch {
 	case lists > 1:
 		f.bad = "lists of lists"
-	case lists == 1 && len(chain) > 3, lists == 0 && len(chain) > 1:
+	case several, lists == 1 && len(chain) > 3, lists == 0 && len(chain) > 1:
 		f.bad = "records"
 	}
 	f.list = lists > 0
@@ -161,7 +164,10 @@ func (f *field) physical(c *schema.Column) string {
 	case parquet.Types.Boolean:
 		f.dtype, f.boolean = unified.Uint8, true
 	case parquet.Types.Int32, parquet.Types.Int64:
-		f.dtype = integerType(c.PhysicalType() == parquet.Types.Int32, logical)
+		narrow := c.PhysicalType() == parquet.Types.Int32
+		if f.dtype = integerType(narrow, logical); f.dtype == unified.Invalid || narrow && f.dtype.Size() > 4 {
+			return "integers of another size than they are called"
+		}
 		f.unit = unitOf(logical)
 	case parquet.Types.Int96:
 		f.dtype, f.unit = unified.Int64, "ns"
@@ -241,7 +247,8 @@ func (p *parquetFile) firstWidth(r *openParquet, l *leaf) (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		d := &decoder{chunk: c, leaf: *l}
+		defer c.close()
+		d := &decoder{leaf: *l, chunk: c}
 		for n := int64(0); ; n++ {
 			if n > maxWidth {
 				return 0, fmt.Errorf("lists of more than %d numbers", maxWidth)
@@ -272,20 +279,13 @@ func (p *parquetFile) scan(ctx context.Context, want []int, yield func(*batch) e
 			return err
 		}
 		defer r.close()
-		width := int64(0)
-		for _, w := range want {
-			width += p.list[w].rowBytes() + 8
-			if p.list[w].text {
-				width += 64
-			}
-		}
 		row := int64(0)
 		for g := range r.NumRowGroups() {
 			if p.last > 0 && (g < p.first || g >= p.last) {
 				row += r.RowGroup(g).NumRows()
 				continue
 			}
-			if err := p.group(ctx, r, g, want, rowsOf(width), &row, yield); err != nil {
+			if err := p.group(ctx, r, g, want, &row, yield); err != nil {
 				return err
 			}
 		}
@@ -294,9 +294,9 @@ func (p *parquetFile) scan(ctx context.Context, want []int, yield func(*batch) e
 }
 
 // group yields the rows of a group of rows.
-func (p *parquetFile) group(ctx context.Context, r *openParquet, g int, want []int, step int64, row *int64,
+func (p *parquetFile) group(ctx context.Context, r *openParquet, g int, want []int, row *int64,
 	yield func(*batch) error) error {
-	rg := r.RowGroup(g)
+	rg, width := r.RowGroup(g), int64(0)
 	var columns []*decoder
 	for _, w := range want {
 		c, err := r.column(rg, p.leaves[w].column)
@@ -305,8 +305,13 @@ func (p *parquetFile) group(ctx context.Context, r *openParquet, g int, want []i
 		} else if err != nil {
 			return fmt.Errorf("%w: column %q: %w", ErrFormat, p.list[w].name, err)
 		}
-		columns = append(columns, &decoder{chunk: c, leaf: p.leaves[w], field: &p.list[w]})
+		defer c.close()
+		columns = append(columns, &decoder{leaf: p.leaves[w], chunk: c, field: &p.list[w]})
+		if width += p.list[w].rowBytes() + 8; p.list[w].text {
+			width += 64 + min(c.bytes, 1<<50)/max(rg.NumRows(), 1)
+		}
 	}
+	step := rowsOf(width)
 	b := &batch{path: p.at.Path(), columns: make([]vector, len(want))}
 	for left := rg.NumRows(); left > 0; left -= step {
 		if ctx.Err() != nil {
@@ -330,18 +335,10 @@ func (p *parquetFile) group(ctx context.Context, r *openParquet, g int, want []i
 // decoder reads a column of a group of rows.
 type decoder struct {
 	leaf
+	*chunk
 	field *field
-	chunk file.ColumnChunkReader
 
 	def, rep []int16
-	bools    []bool
-	i32      []int32
-	i64      []int64
-	i96      []parquet.Int96
-	f32      []float32
-	f64      []float64
-	bytes    []parquet.ByteArray
-	fixed    []parquet.FixedLenByteArray
 	data     []byte
 	texts    [][]byte
 	valid    []bool
@@ -359,36 +356,9 @@ func room[E any](s *[]E, n int64) []E {
 	return *s
 }
 
-// read reads levels, and the values of those that have one, which lie in the slice of their type. Fewer are the last
-// ones.
+// read reads levels, and the values of those that have one. Fewer are the last ones.
 func (d *decoder) read(n int64) (levels int64, values int, err error) {
-	if levels, values, err = d.readBatch(n); err == nil {
-		err = d.chunk.Err() // the library returns none of a page
-	}
-	return levels, values, err
-}
-
-func (d *decoder) readBatch(n int64) (levels int64, values int, err error) {
-	def, rep := room(&d.def, n), room(&d.rep, n)
-	switch c := d.chunk.(type) {
-	case *file.BooleanColumnChunkReader:
-		return c.ReadBatch(n, room(&d.bools, n), def, rep)
-	case *file.Int32ColumnChunkReader:
-		return c.ReadBatch(n, room(&d.i32, n), def, rep)
-	case *file.Int64ColumnChunkReader:
-		return c.ReadBatch(n, room(&d.i64, n), def, rep)
-	case *file.Int96ColumnChunkReader:
-		return c.ReadBatch(n, room(&d.i96, n), def, rep)
-	case *file.Float32ColumnChunkReader:
-		return c.ReadBatch(n, room(&d.f32, n), def, rep)
-	case *file.Float64ColumnChunkReader:
-		return c.ReadBatch(n, room(&d.f64, n), def, rep)
-	case *file.ByteArrayColumnChunkReader:
-		return c.ReadBatch(n, room(&d.bytes, n), def, rep)
-	case *file.FixedLenByteArrayColumnChunkReader:
-		return c.ReadBatch(n, room(&d.fixed, n), def, rep)
-	}
-	return 0, 0, fmt.Errorf("%w: a column of an unknown type", ErrFormat)
+	return d.chunk.read(room(&d.def, n), room(&d.rep, n))
 }
 
 // next reads n rows.
@@ -451,20 +421,22 @@ func (d *decoder) levels(v *vector, values int) error {
 	return nil
 }
 
-// textBytes returns how long a text is at most.
-func (d *decoder) textBytes(k int) int {
-	if d.field.spell != nil {
-		return 2*len(d.fixed[k]) + 4 // dashes of a UUID
+// value returns a value that was read last.
+func (d *decoder) value(k int) []byte {
+	if d.size == 0 {
+		return d.found[k]
 	}
-	return len(d.bytes[k])
+	return d.raw[k*d.size : (k+1)*d.size]
 }
 
-// appendText appends a text.
-func (d *decoder) appendText(to []byte, k int) []byte {
-	if d.field.spell != nil {
-		return d.field.spell(to, d.fixed[k])
+// text returns a text. It is valid until more is read.
+func (d *decoder) text(k int) []byte {
+	if d.field.spell == nil {
+		return d.value(k)
 	}
-	return append(to, d.bytes[k]...)
+	from := len(d.data)
+	d.data = d.field.spell(d.data, d.value(k))
+	return d.data[from:len(d.data):len(d.data)]
 }
 
 // fill puts the values of a read into a vector, with room for those that are not there.
@@ -476,17 +448,10 @@ func (d *decoder) fill(v *vector, values int) error {
 	}
 	if d.field.text {
 		v.texts, d.data = room(&d.texts, int64(len(d.def))), d.data[:0]
-		k, total := 0, 0
-		for i := range values {
-			total += d.textBytes(i)
-		}
-		room(&d.data, int64(total)) // so that it stays where it is
-		d.data = d.data[:0]
+		k := 0
 		at(func(i int, there bool) {
 			if v.texts[i] = nil; there {
-				from := len(d.data)
-				d.data = d.appendText(d.data, k)
-				v.texts[i] = d.data[from:len(d.data):len(d.data)]
+				v.texts[i] = d.text(k)
 				k++
 			}
 		})
@@ -497,10 +462,9 @@ func (d *decoder) fill(v *vector, values int) error {
 		v.data = nil
 		return nil
 	}
-	if values == len(d.def) {
-		if v.data = d.view(values); v.data != nil {
-			return nil
-		}
+	if values == len(d.def) && d.asStored() {
+		v.data = d.raw
+		return nil
 	}
 	k, put, missing := 0, d.put(), make([]byte, d.field.dtype.Size())
 	d.field.dtype.Put(missing, math.NaN())
@@ -526,64 +490,29 @@ func (d *decoder) fill(v *vector, values int) error {
 // julianEpoch is the day 1970-01-01 as INT96 counts them, and nanoDays the days that int64 holds in nanoseconds.
 const julianEpoch, nanoDays = 2440588, 106751
 
-// view returns the values where they lie already as the field's type; nil where they do not.
-func (d *decoder) view(n int) []byte {
-	if d.field.decimal != nil {
-		return nil
-	}
-	switch d.chunk.(type) {
-	case *file.Int32ColumnChunkReader:
-		if d.field.dtype.Size() == 4 {
-			return unified.FromSlice(d.i32[:n]).Bytes()
-		}
-	case *file.Int64ColumnChunkReader:
-		return unified.FromSlice(d.i64[:n]).Bytes()
-	case *file.Float32ColumnChunkReader:
-		return unified.FromSlice(d.f32[:n]).Bytes()
-	case *file.Float64ColumnChunkReader:
-		return unified.FromSlice(d.f64[:n]).Bytes()
-	}
-	return nil
+// asStored reports whether values lie as those of the field's type do.
+func (d *decoder) asStored() bool {
+	return d.field.decimal == nil && d.kind != parquet.Types.Int96 && d.field.dtype.Size() == int64(d.size)
 }
 
 // put returns what appends a value as the field's type.
 func (d *decoder) put() func(k int) {
-	size := d.field.dtype.Size()
-	if d.field.decimal != nil {
+	switch size := d.field.dtype.Size(); {
+	case d.field.decimal != nil:
 		return func(k int) {
-			d.data = binary.LittleEndian.AppendUint64(d.data, math.Float64bits(d.field.decimal(d, k)))
+			x := d.field.decimal(d.value(k))
+			d.data = binary.LittleEndian.AppendUint64(d.data, math.Float64bits(x))
 		}
-	}
-	integer := func(v int64) {
-		var b [8]byte
-		binary.LittleEndian.PutUint64(b[:], uint64(v))
-		d.data = append(d.data, b[:size]...)
-	}
-	switch d.chunk.(type) {
-	case *file.BooleanColumnChunkReader:
+	case d.kind == parquet.Types.Int96:
 		return func(k int) {
-			if d.bools[k] {
-				d.data = append(d.data, 1)
-			} else {
-				d.data = append(d.data, 0)
-			}
-		}
-	case *file.Int32ColumnChunkReader:
-		return func(k int) { integer(int64(d.i32[k])) }
-	case *file.Int64ColumnChunkReader:
-		return func(k int) { integer(d.i64[k]) }
-	case *file.Int96ColumnChunkReader:
-		return func(k int) {
-			if days := int64(binary.LittleEndian.Uint32(d.i96[k][8:])) - julianEpoch; max(days, -days) > nanoDays {
+			x := parquet.Int96(d.value(k))
+			if days := int64(binary.LittleEndian.Uint32(x[8:])) - julianEpoch; max(days, -days) > nanoDays {
 				d.bad = fmt.Errorf("an INT96 of day %d since 1970 is beyond what int64 holds in ns: write it as INT64",
 					days)
 			}
-			integer(d.i96[k].ToTime().UnixNano())
+			d.data = binary.LittleEndian.AppendUint64(d.data, uint64(x.ToTime().UnixNano()))
 		}
-	case *file.Float32ColumnChunkReader:
-		return func(k int) { d.data = binary.LittleEndian.AppendUint32(d.data, math.Float32bits(d.f32[k])) }
-	case *file.Float64ColumnChunkReader:
-		return func(k int) { d.data = binary.LittleEndian.AppendUint64(d.data, math.Float64bits(d.f64[k])) }
+	default:
+		return func(k int) { d.data = append(d.data, d.value(k)[:size]...) }
 	}
-	return func(k int) { d.data = append(d.data, d.fixed[k]...) }
 }

@@ -81,7 +81,7 @@ func (d *decoder) element(n *int64) error {
 		return errors.New("an element of the list is missing")
 	}
 	if d.field.text {
-		d.texts = append(d.texts, d.appendText(nil, int(r.values)))
+		d.texts = append(d.texts, d.text(int(r.values))) // a page that is given back stays, as long as texts lie in it
 	} else {
 		if r.put == nil {
 			r.put = d.put()

@@ -191,3 +191,20 @@ func TestFilesThatAreNoTablesAreNamed(t *testing.T) {
 		expect.That(t, err != nil && strings.Contains(err.Error(), "x.csv: "+says), "%q: %v", data, err)
 	}
 }
+
+// TestTypesThatAreNotReadAreNamed has decimals of 32 bits, a map, whose keys look like a list, and a name that is no
+// text.
+func TestTypesThatAreNotReadAreNamed(t *testing.T) {
+	read := func(name string) []byte { return expect.Must(os.ReadFile(filepath.Join("testdata", name)))(t) }
+	_, err := readBeside(t, "edges: {e: x.arrow}\n", map[string][]byte{"x.arrow": read("few.arrow")})
+	expect.That(t, err != nil && !strings.Contains(err.Error(), "damaged") &&
+		strings.Contains(err.Error(), `"tax" is decimal32: cast it to decimal128 or float64`), "%v", err)
+	table := read("map.parquet")
+	for says, b := range map[string][]byte{"m (records)": table,
+		"(a name that is not UTF-8)": bytes.Replace(table, []byte("\x35\x02\x18\x01m"),
+			[]byte("\x35\x02\x18\x01\xff"), 1)} {
+		got, err := readBeside(t, "edges: {e: x.parquet}\n", map[string][]byte{"x.parquet": b})
+		expect.Ensure(t, err == nil, "%v", err)
+		expect.That(t, strings.Contains(source.Text(got.Notes), says), "%q lacks %q", source.Text(got.Notes), says)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/khop-gnn/khop/formats/internal/source"
 )
@@ -186,6 +187,9 @@ func (t *table) add(p part) error {
 		for i, f := range t.list {
 			if slices.ContainsFunc(t.list[:i], func(o field) bool { return o.name == f.name }) && f.bad == "" {
 				t.list[i].bad = "a second column of the same name"
+			}
+			if !utf8.ValidString(f.name) {
+				t.list[i].bad = "a name that is not UTF-8"
 			}
 		}
 	} else if err := t.unify(p); err != nil {

@@ -218,6 +218,16 @@ def load(path, split, options, **more):
                        **{"process": PROCESS, **options, **more})
 
 
+BLIND = "neighbor", "labor", "fastgcn", "ladies", "hgt", "shadow", "induced"
+
+
+def check_blind(path, draw, split):
+    """Samplers that do not look at times are refused."""
+    blind, process = draw.choice(BLIND), draw.choice([PROCESS, "server"])
+    with pytest.raises(khop.OptionError, match="times.*temporal"):
+        khop.Loader(path, sampler=blind, seeds=f"task:next:{split}", process=process).close()
+
+
 def case(path, draw, tables, task, number):
     options, split = draw_options(draw), draw.choice(sorted(task))
     try:
@@ -236,6 +246,8 @@ def case(path, draw, tables, task, number):
         assert sorted(seen) == list(range(len(task[split])))
         with load(path, split, options, workers=3) as loader:
             assert digest_of(loader) == got, "other batches with other workers"
+        if number % 4 == 0:
+            check_blind(path, draw, split)
         if number % 5 == 0:
             ranked = []
             for rank in range(2):
@@ -259,6 +271,10 @@ def test_no_batch_knows_the_future(program, tmp_path, part):
         task = draw_task(draw, tables)
         folder = tmp_path / str(database)
         write_database(folder, tables, task)
-        run(program, "convert", folder, f"{folder}.khop", "--upto", "all")
+        done = khop.program.call(["convert", str(folder), f"{folder}.khop", "--upto", "all"], program)
+        done.check()
+        without = [f'the rows of "{t.name}" ({len(t.times)}) have no times: batches of any time may have them'
+                   for t in tables if not t.timed]
+        assert [note for note in done.notes() if "no times" in note] == without
         for number in range(database * CASES, min((database + 1) * CASES, DRAWS)):
             case(f"{folder}.khop", draw, tables, task, number)

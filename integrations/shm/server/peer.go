@@ -194,7 +194,7 @@ func (p *peer) welcome() error {
 		BatchSize: opt.BatchSize, Shuffle: opt.Shuffle, DropLast: opt.DropLast, Remainder: opt.Remainder.String(),
 		Batches: r.loader.AllBatches(), Epochs: s.opt.Epochs, Readers: s.opt.Readers, Device: opt.Device.Name,
 		Why:   s.why,
-		State: r.state(),
+		State: r.state(), Notes: s.noted.all(),
 	}
 	if r.device != nil {
 		d.UUID, d.MPS = r.device.UUID(), r.device.MPS()

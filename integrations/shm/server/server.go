@@ -14,6 +14,7 @@ import (
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
 	"github.com/khop-gnn/khop/internal/paths"
+	"github.com/khop-gnn/khop/internal/warned"
 	"github.com/khop-gnn/khop/loader"
 )
 
@@ -34,6 +35,7 @@ type Server struct {
 	remove   func() error // undoes what listening made beside the socket
 
 	refused, unreached sparing // what the log hears of them
+	noted              noted
 
 	mu        sync.Mutex // guards the following
 	peers     map[*peer]struct{}
@@ -80,7 +82,11 @@ func (s *Server) open(ctx context.Context, src loader.Source) (err error) {
 			return err
 		}
 	}
+	s.opt.Logger = warned.To(s.noted.add, s.opt.Logger.Handler())
 	opt := s.opt.Loader
+	if log := opt.Hooks.Logger; log != nil {
+		opt.Hooks.Logger = warned.To(s.noted.add, log.Handler())
+	}
 	opt.Device.Name, s.why = loader.ChooseDevice(opt)
 	s.opt.Loader.Device.Name = opt.Device.Name
 	devices := strings.Split(opt.Device.Name, ",")
@@ -334,6 +340,29 @@ func (s *Server) DeviceReason() string { return s.why }
 // NumBatches returns the batches of an epoch that rank 0 yields.
 func (s *Server) NumBatches() uint64 { return s.ranks[0].loader.NumBatches() }
 
+// noted is what loaders and the server have warned of, for consumers to hear.
+type noted struct {
+	mu    sync.Mutex
+	texts []string
+}
+
+// mostNotes is how many warnings a consumer hears, each once.
+const mostNotes = 16
+
+func (n *noted) add(text string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.texts) < mostNotes && !slices.Contains(n.texts, text) {
+		n.texts = append(n.texts, text)
+	}
+}
+
+func (n *noted) all() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.texts)
+}
+
 // describe is the JSON of WELCOME.
 type describe struct {
 	Version   string       `json:"version,omitempty"`
@@ -357,6 +386,7 @@ type describe struct {
 	UUID      string       `json:"device_uuid,omitempty"`
 	MPS       bool         `json:"mps,omitempty"`
 	State     loader.State `json:"state"`
+	Notes     []string     `json:"notes,omitempty"`
 
 	NodeTypes []nodeType `json:"node_types,omitempty"` // of a server that answers requests
 }

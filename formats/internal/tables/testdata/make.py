@@ -68,3 +68,42 @@ pa.feather.write_feather(pa.table(stored), "stored.arrow", compression="uncompre
 gap = pa.table({"id": pa.array([0, 1, 2], pa.int64()), "v": pa.array([[1, 2], [3, 4], [5, None]], pa.list_(pa.int32()))})
 pq.write_table(gap, "gap.parquet")
 pa.feather.write_feather(gap, "gap.arrow", compression="uncompressed")
+
+# A table of all encodings, to be damaged: nodes, edges, a table of a database or a task.
+n = 40
+each = {
+    "id": pa.array(range(n), pa.int64()), "src": pa.array([i * 7 % n for i in range(n)], pa.int64()),
+    "dst": pa.array([i * i % n for i in range(n)], pa.int32()),
+    "at": pa.array([1_700_000_000_000 + 1000 * i for i in range(n)], pa.timestamp("ms")),
+    "wide": pa.array([[-1 << 63, (1 << 63) - 1, i, i * i][i * i % 5 % 4] for i in range(n)], pa.int64()),
+    "label": pa.array([i % 3 for i in range(n)], pa.int32()), "flag": pa.array([i % 5 < 2 for i in range(n)]),
+    "x": pa.array([i / 8 for i in range(n)], pa.float32()),
+    "y": pa.array([None if i % 4 == 1 else i / 4 for i in range(n)], pa.float64()),
+    "ref": pa.array([None if i % 6 == 0 else i * 3 % n for i in range(n)], pa.int64()),
+    "word": pa.array([None if i % 9 == 2 else ["red", "green", "blue"][i % 3] for i in range(n)]),
+    "name": pa.array([f"name {i // 3}" for i in range(n)]), "note": pa.array(["n" * (i % 7) for i in range(n)]),
+    "more": pa.array([f"more of {i}" for i in range(n)]),
+    "vector": pa.array([[i, i + 1, i + 2] for i in range(n)], pa.list_(pa.int32())),
+    "ragged": pa.array([None if i == 3 else [i / 2] * (i % 4) for i in range(n)], pa.list_(pa.float64())),
+    "hash": pa.array([bytes([i, 255 - i, 7]) for i in range(n)], pa.binary(3)),
+    "price": pa.array([D(f"{i}.25") for i in range(n)], pa.decimal128(12, 2)),
+}
+encodings = {"id": "DELTA_BINARY_PACKED", "dst": "DELTA_BINARY_PACKED", "at": "DELTA_BINARY_PACKED",
+             "wide": "DELTA_BINARY_PACKED", "x": "BYTE_STREAM_SPLIT", "name": "DELTA_BYTE_ARRAY",
+             "note": "DELTA_LENGTH_BYTE_ARRAY", "flag": "RLE",
+             "vector.list.element": "DELTA_BINARY_PACKED"}
+for version in "12":
+    pq.write_table(pa.table(each), f"all.{version}.parquet", compression="none", data_page_version=version + ".0",
+                   use_dictionary=["ref", "word", "label", "y", "price"], column_encoding=encodings, data_page_size=64,
+                   write_statistics=version == "1", store_schema=False, write_batch_size=16)
+each["word"] = each["word"].dictionary_encode()
+for name, codec in {"all.arrow": "uncompressed", "all.lz4.arrow": "lz4"}.items():
+    pa.feather.write_feather(pa.table(each), name, compression=codec, chunksize=16)
+each["word"] = each["word"].dictionary_decode()
+with pa.ipc.new_stream("all.arrows", pa.table(each).schema) as w:
+    w.write_table(pa.table(each), max_chunksize=16)
+
+two = {"src": pa.array([0, 1], pa.int64()), "dst": pa.array([1, 0], pa.int64())}
+pa.feather.write_feather(pa.table({**two, "tax": pa.array([D("0.50"), None], pa.decimal32(5, 2))}), "few.arrow",
+                         compression="uncompressed")
+pq.write_table(pa.table({**two, "m": pa.array([[(1, 2)], [(3, 4)]], pa.map_(pa.int32(), pa.int32()))}), "map.parquet")

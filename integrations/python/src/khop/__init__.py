@@ -21,8 +21,8 @@ from .batch import Batch, Padded
 from .contents import Info
 from .device import DeviceArray
 from .errors import (
-    BinaryNotFound, BusyError, DeviceError, ForkError, KhopError, LibraryNotFound, OptionError, ProtocolError,
-    RanksError, ServerError, SlotsHeldError, StateError, WriteError,
+    BinaryNotFound, BusyError, DeviceError, ForkError, KhopError, KhopWarning, LibraryNotFound, OptionError,
+    ProtocolError, RanksError, ServerError, SlotsHeldError, StateError, WriteError,
 )
 from .info import info
 from .loader import Connection, Epoch, Loader, connect
@@ -49,8 +49,8 @@ else:
 __version__ = "0.1.0.dev0"
 
 __all__ = [
-    "Batch", "BinaryNotFound", "Block", "BusyError", "Connection", "DeviceArray", "DeviceError", "EdgeType", "EdgeView",
-    "Epoch", "ForkError", "Info", "KhopError", "LibraryNotFound", "Loader", "NodeView", "OptionError", "Padded",
-    "ProtocolError", "RanksError", "Sampler", "Schema", "ServerError", "SlotsHeldError", "StateError", "WriteError",
-    "connect", "info", "stage", "unified", "write",
+    "Batch", "BinaryNotFound", "Block", "BusyError", "Connection", "DeviceArray", "DeviceError", "EdgeType",
+    "EdgeView", "Epoch", "ForkError", "Info", "KhopError", "KhopWarning", "LibraryNotFound", "Loader", "NodeView",
+    "OptionError", "Padded", "ProtocolError", "RanksError", "Sampler", "Schema", "ServerError", "SlotsHeldError",
+    "StateError", "WriteError", "connect", "info", "stage", "unified", "write",
 ]

@@ -1,4 +1,22 @@
-"""The exceptions of khop. All derive from KhopError."""
+"""The exceptions of khop, which all derive from KhopError, and its warning."""
+
+import os
+import sys
+import warnings
+
+_HERE = os.path.dirname(__file__) + os.sep
+
+
+class KhopWarning(UserWarning):
+    """What khop guessed, left out or changed, or a choice that is seldom meant: the notes of the command line."""
+
+
+def warn(text: str) -> None:
+    """Warns at the line that called into this package."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, KhopWarning, stacklevel=level)
 
 
 class KhopError(Exception):

@@ -20,7 +20,7 @@ from . import drawing
 from . import place as _place
 from . import protocol, server
 from .batch import Batch
-from .errors import BusyError, KhopError, ServerError, StateError
+from .errors import BusyError, KhopError, ServerError, StateError, warn
 from .feed import Feed
 from .frameworks import Framework, framework as _framework
 from .info import info
@@ -83,6 +83,8 @@ class Connection:
         feed.ring.pin = _has_gpu(self._framework) if pin is None else pin
         self._end = weakref.finalize(self, opened.end)  # also when the interpreter ends
         self._device_why = opened.device_why or self.about.get("device_reason", "")
+        for note in self.about["notes"]:
+            warn(note)
         _log.info("rank %s", self.rank_reason)
         _log.info("batches are made on %s", self.device_reason)
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import ctypes
 import os
 import subprocess
-from typing import Any, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence
 
 from . import _library
 from . import binary as _binary
-from .errors import KhopError, ServerError
+from .errors import KhopError, ServerError, warn
 from .options import Configuration, nameless
+
+
+_NOTE = "khop: note: "
 
 
 class Done(NamedTuple):
@@ -19,6 +22,12 @@ class Done(NamedTuple):
     status: int
     stdout: bytes
     stderr: bytes
+
+    def notes(self) -> list[str]:
+        """The notes of the command, but of what it kept as it was."""
+        lines = self.stderr.decode("utf-8", "replace").splitlines()
+        return [line.replace(_NOTE, "", 1) for line in lines
+                if line.startswith(_NOTE) and not line.endswith(", and kept")]
 
     def check(self) -> None:
         """Raises the command's message as a ServerError if it failed."""
@@ -53,16 +62,19 @@ def _within(arguments: Sequence[bytes]) -> Done:
 
 def run(
     command: str, arguments: Sequence[str], options: Mapping[str, Any], binary: Optional[_binary.PathLike] = None,
-    otherwise: type[KhopError] = ServerError, small: bool = False,
+    otherwise: type[KhopError] = ServerError, small: bool = False, clean: Callable[[str], str] = str,
 ) -> Done:
-    """Runs a command. Refused options are an OptionError, other failures an error of the type otherwise."""
+    """Runs a command. Refused options are an OptionError, other failures an error of the type otherwise; notes are
+    warnings. clean gets each text, and returns what a user shall read, such as without temporary paths."""
     config = Configuration(options)
     try:
         done = call([command, *arguments, "--config", config.file()], binary, config.inherit(), small)
     finally:
         config.close()
     if done.status:
-        said = done.stderr.decode("utf-8", "replace").strip()
+        said = clean(done.stderr.decode("utf-8", "replace").strip())
         raise config.failure(said.rpartition("\n")[2], otherwise) or otherwise(
             said or f"khop {command} has ended with status {done.status}")
+    for note in done.notes():
+        warn(clean(note))
     return done

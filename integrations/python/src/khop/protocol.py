@@ -242,6 +242,9 @@ def _welcome(data: bytes, flags: int) -> Welcome:
     _check("WELCOME", about, _ABOUT, ("state",))
     _check("WELCOME: state", about["state"], _STATE, ("epoch", "next"))
     types = about.setdefault("node_types", [])
+    notes = about.setdefault("notes", [])
+    if not isinstance(notes, list) or not all(isinstance(note, str) for note in notes):
+        raise ProtocolError("WELCOME: notes: must be a list of texts")
     for of in types if isinstance(types, list) else [types]:
         _check("WELCOME: node_types", of if isinstance(of, dict) else {}, _NODE_TYPE, tuple(_NODE_TYPE))
     _limit("epoch", about["state"]["epoch"], MAX_EPOCHS)

@@ -8,14 +8,13 @@ import math
 import os
 import pathlib
 import re
-import warnings
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Tuple, Union
 
 import numpy as np
 
 from . import _library, program
 from . import binary as _binary
-from .errors import ForkError, KhopError, LibraryNotFound, WriteError
+from .errors import ForkError, LibraryNotFound, WriteError, warn
 from .protocol import FOREIGN
 from .scratch import SMALL, Scratch
 
@@ -57,11 +56,12 @@ def write(path: _binary.PathLike, data: Any, *, binary: Optional[_binary.PathLik
     folder = scratch.path
     try:
         source = _spill(pathlib.Path(folder), data)
-        try:
-            program.run("convert", [str(source), str(target)], options, binary, WriteError, small=_size(data) <= SMALL)
-        except KhopError as e:
-            said = str(e).replace(str(source) + os.sep, "").replace(str(source), "the graph")
-            raise type(e)(said.replace(folder + os.sep, "")) from None
+
+        def clean(said: str) -> str:
+            said = said.replace(str(source) + os.sep, "").replace(str(source), "the graph")
+            return said.replace(folder + os.sep, "")
+
+        program.run("convert", [str(source), str(target)], options, binary, WriteError, _size(data) <= SMALL, clean)
     finally:
         scratch.close()
 
@@ -129,7 +129,7 @@ def _write(folder: pathlib.Path, parts: Mapping[_Key, _Arrays]) -> pathlib.Path:
             if array is None:
                 what = f"{key!r}: {name}" if key is not None else name
                 kind = type(value).__name__
-                warnings.warn(f"khop.write: {what} is left out: {kind} is not an array of numbers", stacklevel=5)
+                warn(f"khop.write: {what} is left out: {kind} is not an array of numbers")
             else:
                 _save(at / f"{name}.npy", array)
     return folder
@@ -184,9 +184,9 @@ def _of_pyg(folder: pathlib.Path, data: Any) -> pathlib.Path:
         values = dict(store.items())
         if key is None and hasattr(data, "node_types"):  # what a HeteroData says of the whole graph
             for name in values:
-                warnings.warn(f"khop.write: {name} is left out: it belongs to no type of nodes or edges", stacklevel=5)
+                warn(f"khop.write: {name} is left out: it belongs to no type of nodes or edges")
         elif key is None:  # a Data: one type of nodes and of edges, whose attributes lie side by side
-            of_nodes = {k for k in values if store.is_node_attr(k)} | {"num_nodes"}
+            of_nodes = {k for k in values if store.is_node_attr(k) or k.endswith("_idx")} | {"num_nodes"}
             parts["node"] = {**{k: v for k, v in values.items() if k in of_nodes}, "num_nodes": data.num_nodes}
             parts["node", "to", "node"] = adjacency({k: v for k, v in values.items() if k not in of_nodes})
         elif isinstance(key, str):

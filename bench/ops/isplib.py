@@ -121,8 +121,8 @@ def main():
         print(rows[-1], flush=True)
     text = section.wrapped(f"""`bench/ops/isplib.py` {where.here()}: iSpLib's operation of torch and its kernels, built
         for this machine, beside `torch.sparse.mm` through `khop.sparse.patch()`; cnr-2000 with values, one thread,
-        torch {torch.__version__}, {args.rounds} rounds in turns. Columns are ms of processor time of khop (quartiles), and how many times
-        as long iSpLib takes, the median of rounds. Least {min(ahead):.2f}, geometric mean
+        torch {torch.__version__}, {args.rounds} rounds in turns. Columns are ms of processor time of khop (quartiles),
+        and how many times as long iSpLib takes, the median of rounds. Least {min(ahead):.2f}, geometric mean
         {statistics.geometric_mean(ahead):.2f}.""") + f"""
 
 | K | forward | iSpLib | backward | iSpLib | epoch | iSpLib |

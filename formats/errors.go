@@ -23,6 +23,8 @@ var (
 	ErrIncomplete = transaction.ErrIncomplete
 	// ErrExist is returned for a target that exists and that Create must not replace.
 	ErrExist = transaction.ErrExist
+	// ErrBusy is the ErrExist of a target that another process writes.
+	ErrBusy = transaction.ErrBusy
 	// ErrSpace is returned for a file system without room for the dataset.
 	ErrSpace = transaction.ErrSpace
 	// ErrInput is returned for a target that is one of the inputs, contains one or is within one.

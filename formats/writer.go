@@ -330,9 +330,6 @@ func (w *Writer) Commit(s graph.Schema) error {
 	if len(text) > maxManifest {
 		return fileError(w.dir, "", fmt.Errorf("a manifest of %s is too large", humanize.IBytes(uint64(len(text)))))
 	}
-	if err := w.tx.Commit(text); err != nil {
-		return err
-	}
 	w.progress.finish()
-	return nil
+	return w.tx.Commit(text)
 }

@@ -91,7 +91,7 @@ func newLoader(ctx context.Context, src Source, opt Options) (l *Loader, err err
 // prepare makes the workers and takes the memory.
 func (l *Loader) prepare(ctx context.Context) error {
 	p, before := l.plan, l.ledger.Used(pinned.Scratch)
-	if err := l.trace.open(&l.opt); err != nil {
+	if err := l.trace.open(ctx, &l.opt); err != nil {
 		return err
 	}
 	l.state = newState(p.Recipe, l.placed.ID())

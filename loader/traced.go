@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/khop-gnn/khop/internal/timeline"
@@ -17,8 +18,8 @@ type traced struct {
 }
 
 // open opens the file, where one is asked for.
-func (t *traced) open(o *Options) (err error) {
-	t.File, err = timeline.Open(o.Tuning.Trace)
+func (t *traced) open(ctx context.Context, o *Options) (err error) {
+	t.File, err = timeline.Open(ctx, o.Tuning.Trace)
 	return err
 }
 

@@ -219,6 +219,7 @@ func repeat(ctx context.Context, ld *loading, take func(*loader.Batch) bool) err
 				return err
 			}
 			any = true
+			moved(fmt.Sprintf("epoch %d", epoch), int64(b.Number), int64(ld.AllBatches()))
 			if !take(b) {
 				return nil
 			}

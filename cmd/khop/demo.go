@@ -15,6 +15,7 @@ import (
 	"github.com/khop-gnn/khop/integrations/gnn"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/internal/project"
+	"github.com/khop-gnn/khop/internal/underway"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -51,6 +52,7 @@ func (c *demoCmd) Run(env *environment) error {
 	if err != nil {
 		return err
 	}
+	defer underway.Leaves(underway.Folder, dir)()
 	c.Dataset = filepath.Join(dir, "demo.khop")
 	if err := c.tour(env, dir); err != nil {
 		_ = os.RemoveAll(dir)
@@ -179,6 +181,7 @@ func (c *demoCmd) epoch(env *environment, ld *loader.Loader, epoch uint64) error
 		if err != nil {
 			return err
 		}
+		moved("batches", int64(b.Number), int64(ld.AllBatches()))
 		total.add(countBatch(ld.Arrays(), b))
 		if batches == 0 {
 			_, digest = b.Digest()

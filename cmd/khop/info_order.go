@@ -116,6 +116,7 @@ func sampledBatches(env *environment, ds *formats.Dataset, opt loader.Options) (
 		if err != nil {
 			return nil, err
 		}
+		moved("batches", int64(b.Number), int64(l.AllBatches()))
 		of := renumber.NewBatch(b.Sample.Nodes[0])
 		for _, blocks := range slices.Backward(b.Sample.Blocks) {
 			of.Add(blocks[0].Indptr, blocks[0].Indices, blocks[0].EdgePos)

@@ -8,12 +8,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"reflect"
 	"runtime/debug"
 	"slices"
 	"strings"
-	"syscall"
+	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -99,8 +98,11 @@ func main() {
 			leastFiles)
 		os.Exit(exitFailed)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
+	if len(os.Args) == 3 && os.Args[1] == tidyUp {
+		os.Exit(tidy(os.Args[2], os.Stderr))
+	}
+	asProgram = true
+	ctx := interruptible()
 	// Not stopped before the end: Ctrl-C in the last moment would kill a process that has done its work.
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr, isTerminal(os.Stderr)))
 }
@@ -147,9 +149,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal 
 		}
 		return exitDone
 	}
+	env := &environment{ctx: ctx, stdout: stdout, stderr: stderr, terminal: terminal, values: saysConfig(args)}
+	defer env.watchStandstill()()
 	line, err := parse(parser, args, ctx)
-	env := &environment{ctx: ctx, stdout: stdout, stderr: stderr, terminal: terminal,
-		values: saysConfig(args)}
 	if err != nil && (env.values || ctx.Err() != nil) {
 		return env.status(&usage{err})
 	}
@@ -175,7 +177,12 @@ func (env *environment) withParent(pid int, run func() error) error {
 	ctx, cancel := context.WithCancelCause(env.ctx)
 	defer cancel(nil)
 	env.ctx = ctx
-	defer server.WatchProcess(pid, func() { cancel(errParent) })()
+	defer server.WatchProcess(pid, func() {
+		cancel(errParent)
+		if asProgram {
+			time.AfterFunc(grace, func() { endByForce(os.Stderr) })
+		}
+	})()
 	if os.Getppid() != pid { // it has ended before it could be watched
 		return wrongOption("parent", " %d: that is not the process that started this one", pid)
 	}

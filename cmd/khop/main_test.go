@@ -21,6 +21,7 @@ import (
 // TestMain lets the test binary stand for the program: with KHOP_TEST_AS_PROGRAM it runs its arguments as khop does.
 func TestMain(m *testing.M) {
 	if os.Getenv("KHOP_TEST_AS_PROGRAM") != "" {
+		plant(os.Getenv("KHOP_TEST_STAGE"))
 		main()
 	}
 	if len(os.TempDir()) > 30 {

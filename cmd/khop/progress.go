@@ -9,6 +9,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/underway"
 )
 
 // progress shows how far something is, on stderr where that is a terminal.
@@ -44,6 +45,7 @@ func (p *progress) states() []stageState {
 // watched runs work, which shows how far it is, and returns what it makes and how long it takes.
 func watched[T any](env *environment, work func(*progress) (T, error)) (made T, took time.Duration, err error) {
 	bar, start := env.newProgress(), time.Now()
+	defer underway.Moved("", 0, 0)
 	defer bar.finish()
 	made, err = work(bar)
 	return made, time.Since(start), err
@@ -52,24 +54,19 @@ func watched[T any](env *environment, work func(*progress) (T, error)) (made T, 
 // newProgress returns a progress display; finish ends it.
 func (env *environment) newProgress() *progress { return &progress{env: env} }
 
-// report returns the function to hand to what reports its progress; nil where nobody would see it.
-func (p *progress) report() func(stage string, done, total int64) {
-	if !p.env.terminal && !p.followed {
-		return nil
-	}
-	return p.update
-}
+// report returns the function to hand to what reports its progress.
+func (p *progress) report() func(stage string, done, total int64) { return p.update }
 
 // of returns report for one stage.
 func (p *progress) of(stage string) func(done, total int64) {
-	report := p.report()
-	if report == nil {
-		return nil
-	}
-	return func(done, total int64) { report(stage, done, total) }
+	return func(done, total int64) { p.update(stage, done, total) }
 }
 
 func (p *progress) update(stage string, done, total int64) {
+	moved(stage, done, total)
+	if !p.env.terminal && !p.followed {
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	another := len(p.stages) == 0 || p.stages[len(p.stages)-1].Name != stage
@@ -105,6 +102,9 @@ func (p *progress) newBar(stage string, total int64) *progressbar.ProgressBar {
 		progressbar.OptionClearOnFinish(),
 	)
 }
+
+// moved says how far a stage of the command is, which nobody need see. A variable for tests only, which stop there.
+var moved = underway.Moved
 
 // finish removes the display, so that what is printed next has the line for itself.
 func (p *progress) finish() {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/khop-gnn/khop/internal/paths"
+	"github.com/khop-gnn/khop/internal/underway"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/loader/layout"
 )
@@ -68,10 +69,12 @@ func (c *sampleCmd) Run(env *environment) (err error) {
 	if !c.JSON && !c.JSONL && !c.Digest {
 		fmt.Fprintf(env.stdout, "%8s %8s %10s %11s  %s\n", "batch", "seeds", "nodes", "edges", "nodes after each hop")
 	}
+	defer underway.Moved("", 0, 0)
 	for batch, err := range ld.Range(env.ctx, uint64(c.Epoch), c.First, count) {
 		if err != nil {
 			return err
 		}
+		moved("batches", int64(batch.Number), int64(ld.AllBatches()))
 		r, err := c.record(ld.Arrays(), batch)
 		switch {
 		case err != nil:

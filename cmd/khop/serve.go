@@ -13,6 +13,7 @@ import (
 	"github.com/khop-gnn/khop/integrations/shm/server"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/internal/project"
+	"github.com/khop-gnn/khop/internal/underway"
 	"github.com/khop-gnn/khop/internal/verdict"
 	"github.com/khop-gnn/khop/loader"
 )
@@ -82,6 +83,7 @@ func (c *serveCmd) listen(env *environment, ds *formats.Dataset) (*server.Server
 		return nil, err
 	}
 	bar := env.newProgress()
+	defer underway.Moved("", 0, 0)
 	defer bar.finish()
 	opt.Loader.Hooks.Progress = bar.report()
 	return server.New(env.ctx, ds, opt)

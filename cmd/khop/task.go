@@ -11,6 +11,7 @@ import (
 	"github.com/khop-gnn/khop/formats/convert"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/internal/ranges"
+	"github.com/khop-gnn/khop/internal/underway"
 )
 
 // tasksFlags are flags of "khop convert" for a conversion in tasks.
@@ -51,6 +52,7 @@ func (c *convertCmd) inTasks(env *environment) error {
 				return printStages(env, stages)
 			})
 		}
+		defer underway.Leaves(underway.Tasks, c.Dataset)()
 		res, err := runTasks(env, slices.Concat(stages...), opt)
 		return res, errors.Join(err, convert.CleanTasks(context.WithoutCancel(env.ctx), c.Dataset))
 	})

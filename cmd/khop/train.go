@@ -187,6 +187,7 @@ type trainLine struct {
 }
 
 func (l *trainLine) step(s gnn.Step) {
+	moved(fmt.Sprintf("epoch %d", s.Epoch), int64(s.Batch), int64(s.Batches))
 	done := float64(s.Epoch-1) + float64(s.Batch)/float64(s.Batches)
 	if l.steps++; l.steps == 1 {
 		l.first = done - 1/float64(s.Batches)

@@ -9,12 +9,15 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/depot"
 	"github.com/khop-gnn/khop/formats/internal/edgesort"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/paths"
+	"github.com/khop-gnn/khop/internal/underway"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -30,8 +33,9 @@ type piece struct {
 // commit makes the dataset of what all tasks have made.
 func (t *task) commit(ctx context.Context) (res *Result, err error) {
 	c := t.c
+	done := &Result{Kind: t.plan.Kind, Notes: []formats.Note{}}
 	if t.committed(ctx) {
-		return &Result{Kind: t.plan.Kind, Notes: []formats.Note{}}, nil
+		return done, nil
 	}
 	u, err := t.unite()
 	if err != nil {
@@ -78,12 +82,43 @@ func (t *task) commit(ctx context.Context) (res *Result, err error) {
 	c.opt.shared = true
 	if err := to(ctx, t.plan.Dataset, c.opt, func(dst string) error {
 		return t.write(ctx, dst, nodes, schema, o, pieces, res)
-	}); err != nil {
+	}); errors.Is(err, errCommitted) {
+		return done, nil
+	} else if err != nil {
 		return nil, err
 	}
 	c.finish(res, o, schema)
 	res.Notes = append(t.plan.Notes, append(u.nodes.Notes, res.Notes...)...)
 	return res, nil
+}
+
+// errCommitted is of a dataset that another process has made of the plan meanwhile.
+var errCommitted = errors.New("the dataset has been made")
+
+// lookAgain is how long to wait before looking again whether another process that makes the dataset has done so, or has
+// died.
+const lookAgain = 200 * time.Millisecond
+
+// claim begins the dataset, and waits for another process that makes it: errCommitted where that has done it.
+func (t *task) claim(ctx context.Context, dst string, opt formats.WriterOptions) (*formats.Writer, error) {
+	defer underway.Waits("the process that writes " + paths.Text(dst))()
+	for {
+		w, err := formats.Create(dst, opt)
+		if t.committed(ctx) {
+			if err == nil {
+				err = w.Abort()
+			}
+			return nil, errors.Join(errCommitted, err)
+		}
+		if !errors.Is(err, formats.ErrBusy) {
+			return w, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(lookAgain):
+		}
+	}
 }
 
 // committed reports whether the plan has made the dataset: that says so itself, since nothing else tells a commit that
@@ -331,7 +366,7 @@ func (t *task) write(ctx context.Context, dst string, nodes *formats.Dataset, s 
 	c := t.c
 	p := maps.Clone(nodes.Manifest().Provenance)
 	p["source_edges"], p["direction"], p[planKey] = strconv.FormatInt(res.SourceEdges, 10), o.direction, t.plan.ID
-	w, err := formats.Create(dst, formats.WriterOptions{Force: c.opt.Force, Progress: c.opt.Progress,
+	w, err := t.claim(ctx, dst, formats.WriterOptions{Force: c.opt.Force, Progress: c.opt.Progress,
 		ExpectBytes: res.Bytes, Provenance: p, Inputs: append(c.inputs(), t.work.Path(""))})
 	if err != nil {
 		return err

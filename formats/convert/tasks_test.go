@@ -5,10 +5,13 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/underway"
 )
 
 // inTasks converts in tasks for n processes, one after the other.
@@ -88,4 +91,40 @@ func TestATaskThatPanickedIsNotDone(t *testing.T) {
 	got := expect.Must(formats.Open(dst))(t)
 	expect.That(t, panics > 0 && got.ID() == whole.ID(), "after %d panics: %s, not %s", panics, got.ID(), whole.ID())
 	expect.OK(t, got.Close())
+}
+
+// A task that makes the dataset, and is started again while it does, waits for the other and returns as that does; it
+// makes the dataset where the other one dies.
+func TestATaskThatIsStartedTwiceMakesTheDatasetOnce(t *testing.T) {
+	src := write(t, "edges.txt", "0 1\n1 2\n2 0\n3 0\n")
+	for _, opt := range []Options{{}, {Force: true}} {
+		dst := filepath.Join(t.TempDir(), "tasks")
+		stages := expect.Must(PlanTasks(t.Context(), src, dst, 1, opt))(t)
+		tasks := slices.Concat(stages...)
+		last := tasks[len(tasks)-1]
+		for _, task := range tasks[:len(tasks)-1] {
+			_, err := RunTask(t.Context(), task, opt)
+			expect.OK(t, err)
+		}
+		dies := expect.Must(formats.Create(dst, formats.WriterOptions{}))(t)
+		const twice = 4
+		ended := make(chan error, twice)
+		for range twice {
+			go func() {
+				_, err := RunTask(t.Context(), last, opt)
+				ended <- err
+			}()
+		}
+		for len(underway.Look().Waits) < twice {
+			expect.Ensure(t, len(ended) == 0, "one did not wait")
+			runtime.Gosched()
+		}
+		expect.OK(t, dies.Abort())
+		for range twice {
+			expect.OK(t, <-ended)
+		}
+		ds := expect.Must(formats.Open(dst))(t)
+		expect.That(t, ds.Manifest().Generation == 1, "the dataset was made %d times", ds.Manifest().Generation)
+		expect.OK(t, ds.Close(), CleanTasks(t.Context(), dst))
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/transaction"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/internal/underway"
 	"github.com/khop-gnn/khop/internal/wholefile"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -86,6 +87,7 @@ func Run(ctx context.Context, ds *formats.Dataset, target string, opt Options) (
 	if err := os.RemoveAll(j.root); err != nil {
 		return nil, err
 	}
+	defer underway.Leaves(underway.Folder, j.root)()
 	defer func() { err = errors.Join(err, os.RemoveAll(j.root)) }()
 	if err := pinned.Guard(func() error { return write(j) }); err != nil {
 		return nil, err

@@ -18,6 +18,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/khop-gnn/khop/internal/underway"
 )
 
 // How objects are read, unless a Client says otherwise.
@@ -197,6 +199,7 @@ func statusOf(r *http.Response) error {
 // keepTrying calls once until it succeeds, fails for good, or has failed so often that brought was the same.
 func (c *Client) keepTrying(ctx context.Context, what string, at Location, once func() error,
 	brought func() int) error {
+	defer underway.Waits(at.String())()
 	for failures, before := 0, 0; ; {
 		err := once()
 		if err == nil {

@@ -8,7 +8,9 @@ package timeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -27,6 +29,7 @@ const mark = `{"schema":"khop trace 1"`
 type File struct {
 	out  wholefile.Output
 	path string
+	to   io.WriteCloser // opened by Open; nil for a file that Close replaces
 
 	mu    sync.Mutex
 	users int
@@ -41,8 +44,8 @@ var open = struct {
 }{files: map[string]*File{}}
 
 // Open returns the file of a path, which all who opened it share; nil for an empty path. It refuses what Close could
-// not write: a file that is not a trace of khop's.
-func Open(path string) (*File, error) {
+// not write: a file that is not a trace of khop's. It waits for the reader of a pipe, until ctx ends.
+func Open(ctx context.Context, path string) (*File, error) {
 	if path == "" {
 		return nil, nil
 	}
@@ -58,7 +61,8 @@ func Open(path string) (*File, error) {
 	f := open.files[path]
 	if f == nil {
 		f = &File{out: Output(path, false, ""), path: path}
-		if err := f.out.Check(); err != nil {
+		var err error
+		if f.to, err = f.out.Stream(ctx); err != nil {
 			return nil, fmt.Errorf("the trace: %w", err)
 		}
 		open.files[path] = f
@@ -89,7 +93,13 @@ func (f *File) Close() error {
 	if !last {
 		return nil
 	}
-	if err := f.out.Write(context.Background(), f.write); err != nil {
+	var err error
+	if f.to != nil {
+		err = errors.Join(f.write(f.to), f.to.Close())
+	} else {
+		err = f.out.Write(context.Background(), f.write)
+	}
+	if err != nil {
 		return fmt.Errorf("the trace: %w", err)
 	}
 	return nil

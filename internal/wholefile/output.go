@@ -13,6 +13,10 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
+
+	"github.com/khop-gnn/khop/internal/paths"
+	"github.com/khop-gnn/khop/internal/underway"
 )
 
 // Output is a file that a person has named for a command to write. Links are followed to their end, which may be a file
@@ -59,7 +63,47 @@ func (o Output) Write(ctx context.Context, write func(io.Writer) error) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(write(w), w.Close())
+	s := stream{w, e.path}
+	defer s.until(ctx)()
+	if err = errors.Join(write(s), w.Close()); err != nil && ctx.Err() != nil {
+		err = errors.Join(context.Cause(ctx), err)
+	}
+	return err
+}
+
+// Stream opens what Write would write to as it is, where that is so, and waits for the reader of a pipe until ctx ends;
+// nil for a file that Write would replace. Errors are those of Write.
+func (o Output) Stream(ctx context.Context) (io.WriteCloser, error) {
+	e, err := o.find()
+	if err != nil || !e.stream() {
+		return nil, err
+	}
+	w, err := e.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return stream{w, e.path}, nil
+}
+
+// stream is an output that is written to as it is.
+type stream struct {
+	io.WriteCloser
+	path string
+}
+
+// Write implements io.Writer.
+func (s stream) Write(p []byte) (int, error) {
+	defer underway.Waits("the reader of " + paths.Text(s.path))()
+	return s.WriteCloser.Write(p)
+}
+
+// until lets no write wait after ctx has ended, where the system can do that, until stop is called.
+func (s stream) until(ctx context.Context) (stop func() bool) {
+	return context.AfterFunc(ctx, func() {
+		if f, ok := s.WriteCloser.(interface{ SetWriteDeadline(time.Time) error }); ok {
+			_ = f.SetWriteDeadline(time.Unix(1, 0))
+		}
+	})
 }
 
 // Target returns the path that Write would replace, without links, and whether Write would write to a stream instead.
@@ -178,6 +222,7 @@ func (e end) open(ctx context.Context) (io.WriteCloser, error) {
 
 // awaitReader opens a pipe that nobody reads yet.
 func awaitReader(ctx context.Context, name string) (io.WriteCloser, error) {
+	defer underway.Waits("a reader of the pipe " + paths.Text(name))()
 	opened, ended := make(chan struct{}), make(chan struct{})
 	stop := context.AfterFunc(ctx, func() { // a reader of our own ends the wait
 		defer close(ended)

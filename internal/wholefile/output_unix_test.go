@@ -143,6 +143,25 @@ func TestAPipeWithoutReaderIsGivenUp(t *testing.T) {
 	expect.Is(t, err, ErrKind, "reading a pipe that nobody writes to")
 }
 
+// A reader that has stalled is waited for until the context ends.
+func TestAPipeWhoseReaderStallsIsGivenUp(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	fifo(t, pipe)
+	r := expect.Must(os.OpenFile(pipe, os.O_RDONLY|syscall.O_NONBLOCK, 0))(t)
+	defer r.Close()
+	ctx, end := context.WithCancel(t.Context())
+	err := Output{Path: pipe}.Write(ctx, func(w io.Writer) (err error) {
+		for n := 0; err == nil; n++ {
+			if n == 1<<15 { // half of the pipe's room is taken, and the rest may be
+				end()
+			}
+			_, err = w.Write([]byte("x"))
+		}
+		return err
+	})
+	expect.That(t, errors.Is(err, context.Canceled) && errors.Is(err, os.ErrDeadlineExceeded), "%v", err)
+}
+
 // TestASocketTakesTheOutput connects to it.
 func TestASocketTakesTheOutput(t *testing.T) {
 	dir := expect.Must(os.MkdirTemp("", "khop"))(t) // a short name

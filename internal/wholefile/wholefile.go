@@ -15,6 +15,9 @@ import (
 	"strings"
 	"syscall"
 	"unicode/utf8"
+
+	"github.com/khop-gnn/khop/internal/paths"
+	"github.com/khop-gnn/khop/internal/underway"
 )
 
 // ErrKind is returned for a name that stands for something else than a file that can be used: a folder, a device, a
@@ -75,6 +78,7 @@ func Input(ctx context.Context, name string, most int64) ([]byte, error) {
 		return nil, regular(name, st)
 	}
 	var text []byte
+	defer underway.Waits("the end of " + paths.Text(name))()
 	read := make(chan error, 1)
 	go func() { // of standard input it ends with the process, for others may read on there
 		b, err := io.ReadAll(io.LimitReader(from, most+1))
@@ -135,6 +139,7 @@ func Replace(name string, mode fs.FileMode, write func(io.Writer) error) (err er
 	if err != nil {
 		return err
 	}
+	defer underway.Leaves(underway.File, f.Name())()
 	defer func() {
 		if err != nil {
 			_ = f.Close() // it may be closed already

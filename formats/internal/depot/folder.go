@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/khop-gnn/khop/internal/ranges"
+	"github.com/khop-gnn/khop/internal/underway"
 	"github.com/khop-gnn/khop/internal/wholefile"
 )
 
@@ -110,10 +111,15 @@ func (f Folder) Begin(folder string) (*Attempt, error) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, err
 	}
+	left := underway.Leaves(underway.Folder, dir)
 	return &Attempt{
-		Dir:     dir,
-		publish: func(name string, text []byte) (bool, error) { return f.link(dir, name, text) },
+		Dir: dir,
+		publish: func(name string, text []byte) (bool, error) {
+			left() // from here on others may need it
+			return f.link(dir, name, text)
+		},
 		remove: func(first bool) error {
+			defer left()
 			if first {
 				return nil
 			}

@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/internal/underway"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -162,5 +163,6 @@ func TempFile(b *Budget) (*os.File, string, error) {
 	if runtime.GOOS == "linux" && os.Remove(f.Name()) == nil {
 		return f, "", nil
 	}
+	underway.Leaves(underway.File, f.Name()) // which is nothing once it is gone
 	return f, f.Name(), nil
 }

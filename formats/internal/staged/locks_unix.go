@@ -8,6 +8,9 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/khop-gnn/khop/internal/paths"
+	"github.com/khop-gnn/khop/internal/underway"
 )
 
 // lock waits for a file's lock, shared or not, which ends with what it returns or with the process. The file is made if
@@ -20,6 +23,7 @@ func lock(ctx context.Context, name string, shared bool) (*os.File, error) {
 	if err = flock(f, shared, unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
 		return closedOn(f, err)
 	}
+	defer underway.Waits("the process that has the lock " + paths.Text(name))()
 	got := make(chan error, 1)
 	go func() { got <- flock(f, shared, 0) }()
 	select {

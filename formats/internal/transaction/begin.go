@@ -11,11 +11,13 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/internal/underway"
 )
 
 // What went wrong, for errors.Is.
 var (
-	ErrExist      = errors.New("target exists")         // a target that must not be replaced, or another writer
+	ErrExist      = errors.New("target exists") // a target that must not be replaced, or another writer
+	ErrBusy       = fmt.Errorf("%w: another process is writing it", ErrExist)
 	ErrSpace      = errors.New("not enough disk space") // for what is to be written
 	ErrIncomplete = errors.New("incomplete dataset")    // a directory without a manifest
 )
@@ -51,6 +53,7 @@ type Tx struct {
 	expect    int64
 	paths     map[string]bool // made so far, within the marker's directory
 	done      bool            // committed or aborted
+	left      func()          // nothing of it is left
 	unsettled bool            // names were exchanged, and the disk may not have that
 }
 
@@ -92,7 +95,8 @@ func (k *Kind) Begin(dir string, opt Options) (*Tx, error) {
 }
 
 func newTx(dir, in string, generation int64, mark *marker, opt Options) *Tx {
-	return &Tx{Dir: dir, Generation: generation, in: in, mark: mark, expect: opt.Expect, paths: make(map[string]bool)}
+	return &Tx{Dir: dir, Generation: generation, in: in, mark: mark, expect: opt.Expect, paths: make(map[string]bool),
+		left: underway.Leaves(underway.Dataset, dir)}
 }
 
 // inPlace begins a directory where none is complete. It returns nil if another writer has meanwhile completed one.
@@ -115,7 +119,7 @@ func (k *Kind) inPlace(dir string, opt Options) (*Tx, error) {
 		if mark.fresh { // leave the directory as it was
 			err = errors.Join(err, mark.undo())
 		}
-		return nil, errors.Join(err, mark.release())
+		return nil, errors.Join(err, t.Leave())
 	}
 	return t, nil
 }

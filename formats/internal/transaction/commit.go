@@ -103,7 +103,10 @@ func (t *Tx) Abort() error {
 
 // Leave gives the claim up and leaves all that was written for the next Begin to clear away, as a process does that is
 // killed.
-func (t *Tx) Leave() error { return t.mark.release() }
+func (t *Tx) Leave() error {
+	t.left()
+	return t.mark.release()
+}
 
 // remove removes what was written.
 func (t *Tx) remove() error {
@@ -145,7 +148,7 @@ func (t *Tx) Commit(manifest []byte) error {
 	} else if t.mark.clear() == nil {
 		_ = t.mark.undo()
 	}
-	_ = t.mark.release()
+	_ = t.Leave()
 	return nil
 }
 

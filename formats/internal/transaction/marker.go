@@ -101,7 +101,7 @@ func (k *Kind) lockMarker(dir string) (*marker, error) {
 	}
 	if err := lockFile(m.f); err != nil {
 		err = k.Error(dir, "wait for it, or choose another target",
-			fmt.Errorf("%w: another process is writing it (%v)", ErrExist, err))
+			fmt.Errorf("%w (%v)", ErrBusy, err))
 		return nil, errors.Join(err, m.release())
 	}
 	mine, err1 := m.f.Stat()

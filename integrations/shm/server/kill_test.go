@@ -44,6 +44,8 @@ func playRole(role string) {
 		playTaker(socket, os.Getenv("KHOP_TEST_STATE"))
 	case "devices":
 		playDevices(socket)
+	case "ask 0", "ask 1", "ask 2":
+		playAsker(socket, int(role[len(role)-1]-'0'))
 	}
 }
 

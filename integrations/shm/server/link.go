@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"sync/atomic"
@@ -15,6 +16,7 @@ type link interface {
 	Peer() (uid uint32, pid int, err error)
 	CloseRead()
 	Ended() bool
+	AwaitEnd(ctx context.Context) error
 	Close() error
 }
 
@@ -88,6 +90,9 @@ func (m *mailbox) CloseRead() {
 }
 
 func (m *mailbox) Ended() bool { return m.ended.Load() }
+
+// AwaitEnd is of servers that answer requests, which none within a process does.
+func (m *mailbox) AwaitEnd(context.Context) error { return errors.ErrUnsupported }
 
 // Close ends the connection, after what was sent.
 func (m *mailbox) Close() error {

@@ -49,6 +49,8 @@ func (s *scripted) Receive(context.Context, time.Time, []byte) (n, fd int, err e
 func (s *scripted) Peer() (uid uint32, pid int, err error) { return 0, 0, nil }
 func (s *scripted) Close() error                           { return nil }
 
+func (s *scripted) AwaitEnd(ctx context.Context) error { return ctx.Err() }
+
 func (s *scripted) CloseRead() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,7 +11,8 @@ import (
 )
 
 // heldTimeout is how long a request waits for an answer to be released. Its consumer's messages are not read meanwhile.
-const heldTimeout = time.Second
+// A variable for tests only.
+var heldTimeout = time.Second
 
 // answers reports whether the rank has no epochs: its consumers ask for batches, any number of them at a time.
 func (r *rank) answers() bool { return r.server.answers() }
@@ -38,17 +39,41 @@ func (p *peer) sample(m wire.Sample, sets []byte) error {
 	case !r.answers():
 		return fmt.Errorf("%w: SAMPLE to a server that loads epochs", wire.ErrMessage)
 	}
+	if p.socket.Ended() { // nobody waits for what it has asked
+		return nil
+	}
 	if held := r.heldBy(p); held >= p.hold {
 		p.complain(m.Run, fmt.Errorf("you hold %d batches, which is all that you may: return some", held))
 		return nil
 	}
-	b, err := r.loader.Sample(context.Background(), loader.Request{Seeds: seeds, Epoch: m.Epoch, Number: m.Number})
+	b, err := p.await(loader.Request{Seeds: seeds, Epoch: m.Epoch, Number: m.Number})
 	if err != nil {
 		p.complain(m.Run, err)
 		return nil
 	}
 	r.hand(p, m.Run, b)
 	return nil
+}
+
+// soon is how long an answer may take before somebody looks whether its consumer is still there.
+const soon = 10 * time.Millisecond
+
+// await makes the batch of a request, as long as its consumer is there: slots that it holds are free when it has died.
+func (p *peer) await(r loader.Request) (*loader.Batch, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	looked := make(chan struct{})
+	look := time.AfterFunc(soon, func() {
+		defer close(looked)
+		if p.socket.AwaitEnd(ctx) == nil {
+			cancel()
+		}
+	})
+	b, err := p.rank.loader.Sample(ctx, r)
+	cancel()
+	if !look.Stop() {
+		<-looked // it uses the socket as who receives does
+	}
+	return b, err
 }
 
 func (r *rank) heldBy(p *peer) int {

@@ -14,6 +14,7 @@ from .options import Configuration, nameless
 
 
 _NOTE = "khop: note: "
+_USUAL = ", and kept", ", as batches know it"
 
 
 class Done(NamedTuple):
@@ -24,10 +25,10 @@ class Done(NamedTuple):
     stderr: bytes
 
     def notes(self) -> list[str]:
-        """The notes of the command, but of what it kept as it was."""
+        """The notes of the command, but of what was kept, or has the names that batches have."""
         lines = self.stderr.decode("utf-8", "replace").splitlines()
         return [line.replace(_NOTE, "", 1) for line in lines
-                if line.startswith(_NOTE) and not line.endswith(", and kept")]
+                if line.startswith(_NOTE) and not line.endswith(_USUAL)]
 
     def check(self) -> None:
         """Raises the command's message as a ServerError if it failed."""

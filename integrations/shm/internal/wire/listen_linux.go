@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/khop-gnn/khop/integrations/shm"
+	"github.com/khop-gnn/khop/internal/underway"
 )
 
 // Listen makes the socket, and its directory where there is none. remove undoes that.
@@ -27,7 +28,12 @@ func Listen(path string) (l *net.UnixListener, remove func() error, err error) {
 	} else if err != nil {
 		return nil, nil, fmt.Errorf("directory of the socket: %w", err)
 	}
+	left := func() {}
+	if made {
+		left = underway.Leaves(underway.File, dir)
+	}
 	undo := func() error {
+		defer left()
 		if made {
 			if err := os.Remove(dir); err != nil && !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, fs.ErrNotExist) {
 				return err
@@ -38,7 +44,11 @@ func Listen(path string) (l *net.UnixListener, remove func() error, err error) {
 	if l, err = listenIn(dir, path); err != nil {
 		return nil, nil, errors.Join(err, undo())
 	}
-	return l, undo, nil
+	socket := underway.Leaves(underway.File, path)
+	return l, func() error {
+		socket()
+		return undo()
+	}, nil
 }
 
 func listenIn(dir, path string) (*net.UnixListener, error) {

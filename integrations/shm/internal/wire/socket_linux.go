@@ -28,7 +28,7 @@ type Socket struct {
 	sleep  *os.File // the epoll, in which who receives waits
 
 	// The receiving goroutine's.
-	watched int // EPOLL_CTL_ADD where the epoll watches for messages, else EPOLL_CTL_DEL
+	watched uint32 // what the epoll watches for: EPOLLIN are messages, 0 is nothing
 	header  unix.Msghdr
 	part    unix.Iovec
 	oob     [64]byte // for received descriptors
@@ -64,7 +64,7 @@ func OwnSocket(fd int) (*Socket, error) {
 		CloseDescriptor(fd)
 		return nil, os.NewSyscallError("epoll", err)
 	}
-	return &Socket{fd: fd, sleep: os.NewFile(uintptr(epoll), "epoll"), watched: unix.EPOLL_CTL_DEL}, nil
+	return &Socket{fd: fd, sleep: os.NewFile(uintptr(epoll), "epoll")}, nil
 }
 
 // Send sends a message, with a descriptor unless fd is negative. Where the other end does not read it waits for room:
@@ -201,7 +201,7 @@ func (s *Socket) await(ctx context.Context, end time.Time, b []byte) (n int, err
 	begin := time.Now()
 	defer func() { s.habit.learn(time.Since(begin)) }()
 	if s.habit.isShort() {
-		if err := s.watch(unix.EPOLL_CTL_DEL); err != nil {
+		if err := s.watch(0); err != nil {
 			return 0, err
 		}
 		for waited := time.Duration(0); waited < shortWait; waited = time.Since(begin) {
@@ -213,7 +213,7 @@ func (s *Socket) await(ctx context.Context, end time.Time, b []byte) (n int, err
 			}
 		}
 	}
-	if err := s.watch(unix.EPOLL_CTL_ADD); err != nil {
+	if err := s.watch(unix.EPOLLIN); err != nil {
 		return 0, err
 	}
 	raw, err := s.sleep.SyscallConn()
@@ -244,10 +244,17 @@ func (s *Socket) await(ctx context.Context, end time.Time, b []byte) (n int, err
 // wake has who waits for a message look whether it still should.
 func (s *Socket) wake() { _ = s.sleep.SetReadDeadline(time.Unix(1, 0)) }
 
-// watch has the epoll watch for messages, EPOLL_CTL_ADD, or not, EPOLL_CTL_DEL.
-func (s *Socket) watch(do int) error {
-	if s.watched == do {
+// watch has the epoll watch for events; 0 for none.
+func (s *Socket) watch(events uint32) error {
+	if s.watched == events {
 		return nil
+	}
+	do := unix.EPOLL_CTL_MOD
+	switch {
+	case events == 0:
+		do = unix.EPOLL_CTL_DEL
+	case s.watched == 0:
+		do = unix.EPOLL_CTL_ADD
 	}
 	raw, err := s.sleep.SyscallConn()
 	if err != nil {
@@ -255,10 +262,36 @@ func (s *Socket) watch(do int) error {
 	}
 	var inner error
 	err = raw.Control(func(epoll uintptr) {
-		inner = unix.EpollCtl(int(epoll), do, s.fd, &unix.EpollEvent{Events: unix.EPOLLIN})
+		inner = unix.EpollCtl(int(epoll), do, s.fd, &unix.EpollEvent{Events: events})
 	})
 	if err = errors.Join(err, os.NewSyscallError("epoll_ctl", inner)); err == nil {
-		s.watched = do
+		s.watched = events
+	}
+	return err
+}
+
+// AwaitEnd waits until nothing more can come (Ended), or ctx ends, whose cause it returns then. Nobody may receive
+// meanwhile.
+func (s *Socket) AwaitEnd(ctx context.Context) error {
+	s.use.RLock()
+	defer s.use.RUnlock()
+	if s.closed.Load() {
+		return nil
+	}
+	if err := s.watch(unix.EPOLLRDHUP); err != nil {
+		return err
+	}
+	raw, err := s.sleep.SyscallConn()
+	if err != nil {
+		return err
+	}
+	if err := s.sleep.SetReadDeadline(time.Time{}); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, s.wake)
+	defer stop()
+	if err = raw.Read(func(uintptr) bool { return s.ended() }); ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	return err
 }

@@ -26,6 +26,7 @@ func (s *Socket) Receive(context.Context, time.Time, []byte) (int, int, error) {
 func (s *Socket) Peer() (uint32, int, error)       { return 0, 0, errSystem }
 func (s *Socket) CloseRead()                       {}
 func (s *Socket) Ended() bool                      { return true }
+func (s *Socket) AwaitEnd(context.Context) error   { return errSystem }
 func (s *Socket) Close() error                     { return nil }
 func IsBroken(error) bool                          { return false }
 func CloseDescriptor(int)                          {}

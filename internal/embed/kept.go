@@ -89,7 +89,7 @@ func (r *run) inputs() *inputs {
 }
 
 func (r *run) edgesName(rel *Relation) string {
-	return "edges " + r.p.Graph.Schema().Edges[rel.Edges].String()
+	return "edges " + r.p.Graph.Schema().Edges[rel.Edges].String() + rel.loopsOnce()
 }
 
 // sums calls emit with what sum makes of rows lo to hi, some at a time.

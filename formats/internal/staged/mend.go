@@ -18,9 +18,12 @@ import (
 
 // SourceOf returns where the dataset in a folder of a cache (Entry.Dir) lies; "" of any other folder.
 func SourceOf(dir string) string {
+	if filepath.Base(dir) != dataName {
+		return ""
+	}
 	var x index
 	text, err := os.ReadFile(filepath.Join(filepath.Dir(dir), indexName))
-	if filepath.Base(dir) != dataName || err != nil || json.Unmarshal(text, &x) != nil || x.Chunk <= 0 {
+	if err != nil || json.Unmarshal(text, &x) != nil || x.Chunk <= 0 {
 		return ""
 	}
 	return x.Source

@@ -22,6 +22,8 @@ type Elsewhere struct {
 	// Lazy leaves columns with several numbers a row at the address until a loader reads their rows, a chunk of 64 MiB
 	// at a time. Only loaders may read them: any other access faults. When the context of Open ends, so does reading.
 	Lazy bool
+	// Verify compares what the cache has already with its checksums, and brings again what is damaged there.
+	Verify bool
 	// Progress receives the stage "stage", in bytes.
 	Progress Progress
 }
@@ -75,6 +77,15 @@ func (e *Elsewhere) bring(ctx context.Context, at ranges.Location, cache staged.
 			err = errors.Join(err, entry.Close())
 		}
 	}()
+	if e.Verify {
+		all := make([]int, len(of.Files))
+		for i := range all {
+			all[i] = i
+		}
+		if err := entry.Verify(ctx, all); err != nil {
+			return nil, err
+		}
+	}
 	if err := entry.Whole(ctx, m.wholeFiles(e.Lazy), e.report()); err != nil {
 		return nil, err
 	}
@@ -103,7 +114,7 @@ func (e *Elsewhere) report() func(done, total int64) {
 // dataset is not believed.
 func (m *Manifest) staged(text []byte, c *ranges.Client, at ranges.Location) staged.Dataset {
 	files := m.files()
-	object := func(path string, size int64) *ranges.Object { return c.Object(at.Join(path), size) }
+	object := func(i int) *ranges.Object { return c.Object(at.Join(files[i].part.Path), files[i].part.FileBytes) }
 	d := staged.Dataset{Object: object, Source: at.String(), Manifest: text, Chunk: m.ChunkBytes,
 		Sums: func(i int) (uint64, []uint64, error) {
 			head, err := parseHash(files[i].part.HeadXXH3)

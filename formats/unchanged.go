@@ -10,6 +10,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/khop-gnn/khop/formats/internal/staged"
 	"github.com/khop-gnn/khop/internal/paths"
 )
 
@@ -79,13 +80,20 @@ func (f *openedFile) compare() error {
 // Remedy says how to find the damage of the dataset.
 func (d *Dataset) Remedy() string { return checkRemedy(d.dir) }
 
-func checkRemedy(dir string) string { return fmt.Sprintf(`run "khop check %s"`, paths.Text(dir)) }
+func checkRemedy(dir string) string {
+	if at := staged.SourceOf(dir); at != "" {
+		return fmt.Sprintf(`run "khop stage %s", which brings again what is damaged in the cache`, at)
+	}
+	return fmt.Sprintf(`run "khop check %s"`, paths.Text(dir))
+}
 
 // withRemedy names the dataset in the remedies of errors about damage, of which there may be several in one.
 func withRemedy(dir string, err error) error {
 	var at *Error
 	if errors.As(err, &at) && (at.Remedy == remedyConvert || at.Remedy == remedyForeign) {
-		at.Remedy = checkRemedy(dir) + " to see what else is wrong; restore the dataset or convert again"
+		if at.Remedy = checkRemedy(dir); staged.SourceOf(dir) == "" {
+			at.Remedy += " to see what else is wrong; restore the dataset or convert again"
+		}
 	}
 	return err
 }

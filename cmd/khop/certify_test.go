@@ -20,6 +20,7 @@ var certifying = map[string][]string{
 	"split links":    {"split", "DATA", "--links", "--names", "a,b,c"},
 	"partition":      {"partition", "DATA", "--parts", "3", "--out", "OUT"},
 	"export numpy":   {"export", "DATA", "OUT", "--to", "numpy"},
+	"export pyg":     {"export", "DATA", "OUT.pt", "--to", "pyg"},
 	"export npz":     {"export", "DATA", "OUT.npz", "--to", "npz"},
 	"export parquet": {"export", "DATA", "OUT", "--to", "parquet"},
 	"export dgl":     {"export", "DATA", "OUT", "--to", "graphbolt"},

@@ -8,11 +8,12 @@ import (
 	"github.com/khop-gnn/khop/integrations/gnn"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/paths"
+	"github.com/khop-gnn/khop/internal/ranges"
 	"github.com/khop-gnn/khop/sparse"
 )
 
 type embedCmd struct {
-	Dataset string `arg:"" help:"Dataset directory, or its address in a store."`
+	Dataset string `arg:"" help:"Dataset directory."`
 
 	flagsOf[gnn.EmbedOptions] `embed:""`
 
@@ -29,6 +30,9 @@ type embedResult struct {
 
 // Run embeds.
 func (c *embedCmd) Run(env *environment) error {
+	if ranges.Is(c.Dataset) {
+		return usageError("khop embed reads and writes a folder: copy the dataset to one, and name that")
+	}
 	c.opt.MaxMemory = env.memory.bytes
 	if path, err := sparse.TuningPath(); err == nil { // without a home there are no choices
 		if c.opt.Tuning, _, err = env.tuning(path); err != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 )
 
-// TestExportsAreConvertedToEqualDatasets exports a dataset and converts that.
+// TestExportsAreConvertedToEqualDatasets exports a dataset and converts that. Masks, which PyG's files have, lose the
+// order of splits.
 func TestExportsAreConvertedToEqualDatasets(t *testing.T) {
 	first, data := filepath.Join(t.TempDir(), "first"), filepath.Join(t.TempDir(), "data.khop")
 	must(t, "export", small(t), first, "--to", "numpy")
@@ -38,7 +39,7 @@ func TestAnExportSaysThatRowsAreCoded(t *testing.T) {
 	x := textFile(t, "x.npy", string(expect.NPY([]float32{1, 2, 3, 4, 5, 6}, 3, 2)))
 	data := filepath.Join(t.TempDir(), "g.khop")
 	must(t, "convert", textFile(t, "edges.txt", "0 1\n2 1\n"), data, "--features", x, "--feature-dtype", "int4")
-	for _, to := range []string{"numpy", "npz", "graphbolt", "parquet"} {
+	for _, to := range []string{"numpy", "npz", "pyg", "graphbolt", "parquet"} {
 		r := object(t, "export", data, filepath.Join(t.TempDir(), "to"), "--to", to, "--json")
 		notes := fmt.Sprint(r["notes"])
 		expect.That(t, strings.Contains(notes, `"feature" of "node" is written as it is stored: bytes of the code `+

@@ -35,6 +35,7 @@ func (*completionCmd) withoutData() bool { return true }
 func (*samplersCmd) withoutData() bool   { return true }
 func (*optionsCmd) withoutData() bool    { return true }
 func (*doctorCmd) withoutData() bool     { return true }
+func (*docsCmd) withoutData() bool       { return true }
 func (c *infoCmd) withoutData() bool     { return !c.Deep && c.Plot == "" }
 
 // limitMemory decides what the command of a line may take, and limits the heap accordingly.
@@ -54,6 +55,10 @@ func (env *environment) limitMemory(line *kong.Context) error {
 	return env.memory.settle(of.MaxMemory, machine.Probe())
 }
 
+// besideHeap is what the system takes in a control group for the program: tables of pages, stacks, heads of buffers.
+// A sixteenth of the group is what waits for the disk (package direct).
+const besideHeap = 2 << 20
+
 // settle sets the limits of a process that may take at most size bytes; 0: no limit was requested.
 func (l *memoryLimit) settle(size int64, m *machine.Machine) (err error) {
 	if l.asked, err = forData(size); err != nil {
@@ -66,7 +71,7 @@ func (l *memoryLimit) settle(size int64, m *machine.Machine) (err error) {
 			return m.GroupIsFull(pinned.ErrLimit)
 		}
 		if l.bytes == 0 || room < l.bytes {
-			l.bytes, all = room, left
+			l.bytes, all = room, left-left/16-besideHeap
 		}
 	}
 	l.SetLimit(l.bytes)

@@ -58,6 +58,26 @@ var drawnCommands = map[string]func(w *workshop, t *testing.T, r *rand.Rand, dir
 		return []string{copied, "--column", "more=" + w.write(t, drawnFile{"more.npy", zeroColumn}), "--split",
 			"some=" + w.write(t, drawnFile{"some.npy", zeroMask})}
 	},
+	"stage": func(w *workshop, _ *testing.T, r *rand.Rand, _ string) []string {
+		return []string{oneOf(r, w.datasets...)}
+	},
+	"embed": func(w *workshop, t *testing.T, r *rand.Rand, dir string) []string {
+		model := filepath.Join(w.dir, "model")
+		if _, err := os.Stat(model); err != nil {
+			must(t, "train", w.named("sbm"), "--epochs", "1", "--hidden", "16", "--checkpoint", model)
+		}
+		return []string{w.named("sbm"), "--checkpoint", model, "--out",
+			filepath.Join(dir, oneOf(r, "rows.npy", "rows.parquet", "rows.arrow"))}
+	},
+	"trace": func(w *workshop, t *testing.T, _ *rand.Rand, dir string) []string {
+		return []string{"merge", filepath.Join(dir, "trace.json"), w.write(t, drawnFile{"spans.gz", spans})}
+	},
+	"report": func(w *workshop, t *testing.T, _ *rand.Rand, dir string) []string {
+		run := filepath.Join(dir, "run.json")
+		expect.OK(t, os.WriteFile(run, []byte(must(t, "bench", w.named("sbm"), "--json", "--batches", "2",
+			"--warmup", "1")), 0o600))
+		return []string{filepath.Join(dir, "report.html"), run, run}
+	},
 	"split": func(w *workshop, t *testing.T, r *rand.Rand, dir string) []string {
 		copied := filepath.Join(dir, "copy.khop")
 		expect.OK(t, os.CopyFS(copied, os.DirFS(w.named("sbm"))))
@@ -93,7 +113,7 @@ var limited = []string{"convert", "sample", "bench", "serve", "plan", "train", "
 func TestEveryCommandIsDrawnInControlGroups(t *testing.T) {
 	all := reflect.ValueOf(&commands{}).Elem()
 	for i := range all.NumField() {
-		if _, is := all.Type().Field(i).Tag.Lookup("cmd"); !is { // a flag of all commands
+		if all.Type().Field(i).Anonymous { // flags of all commands
 			continue
 		}
 		name, command := strings.ToLower(all.Type().Field(i).Name), all.Field(i).Addr().Interface()
@@ -137,4 +157,11 @@ func zeroColumn(int) ([]byte, error) {
 // zeroMask is a split of that dataset that has no nodes.
 func zeroMask(int) ([]byte, error) {
 	return npyZeros("|b1", fmt.Sprintf("(%d,)", sbmNodes), sbmNodes), nil
+}
+
+// spans is a trace that is packed: much longer than it looks.
+func spans(scale int) ([]byte, error) {
+	line := `{"name":"batch","ph":"X","pid":1,"tid":1,"ts":1,"dur":1},` + "\n"
+	return gzipped([]byte(`{"traceEvents":[`+strings.Repeat(line, 100_000*scale)+`{"name":"end","ph":"X","pid":1,`+
+		`"tid":1,"ts":1,"dur":1}]}`), nil)
 }

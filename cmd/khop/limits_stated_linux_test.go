@@ -41,10 +41,10 @@ func TestWhatIsStatedSufficesInAControlGroup(t *testing.T) {
 			code int
 		}{{said.Expected, exitDone}, {said.Largest, exitDone}, {said.Expected / 2, exitFailed}} {
 			size := group.size + machine.Own + 8<<20
-			prefix, kills := memoryGroup(t, size)
-			o := w.run(t, append(prefix, w.program), c.runs...)
-			expect.That(t, o.judge(size) == "" && kills() == "" && o.code == group.code,
-				"%s in %d bytes of %+v: %+v, killed %q", c.runs, size, said, o, kills())
+			g := memoryGroup(t, size)
+			o := g.run(t, w, c.runs...)
+			expect.That(t, g.judge(o) == "" && o.code == group.code, "%s in %d bytes of %+v: %s: %s", c.runs, size,
+				said, g.judge(o), o)
 		}
 	}
 }
@@ -67,17 +67,17 @@ func TestWhatConversionStatesSufficesInAControlGroup(t *testing.T) {
 		}
 		expect.OK(t, json.Unmarshal([]byte(must(t, append(args, "--dry-run")...)), &said))
 		size := said.Peak + machine.Own + 8<<20
-		prefix, kills := memoryGroup(t, size)
-		o := w.run(t, append(prefix, w.program), args...)
-		expect.That(t, said.Peak > 0 && o.judge(size) == "" && kills() == "" && o.code == exitDone,
-			"%s in %d bytes of %+v: %+v, killed %q", args, size, said, o, kills())
+		g := memoryGroup(t, size)
+		o := g.run(t, w, args...)
+		expect.That(t, said.Peak > 0 && g.judge(o) == "" && o.code == exitDone, "%s in %d bytes of %+v: %s: %s", args,
+			size, said, g.judge(o), o)
 	}
 }
 
 // TestFilesThatAreTooLongAreRefusedInAControlGroup where they would not fit, each by name.
 func TestFilesThatAreTooLongAreRefusedInAControlGroup(t *testing.T) {
 	const size = 96 << 20
-	prefix, kills := memoryGroup(t, size) // skips where none can be made
+	g := memoryGroup(t, size) // skips where none can be made
 	w, dir := openWorkshop(t), t.TempDir()
 	expect.OK(t, os.Chmod(dir, 0o700))
 	lines, zeros := filepath.Join(dir, "lines"), filepath.Join(dir, "zeros")
@@ -97,9 +97,9 @@ func TestFilesThatAreTooLongAreRefusedInAControlGroup(t *testing.T) {
 		if args[1] == "D" {
 			args[1] = data
 		}
-		o := w.run(t, append(prefix, w.program), args...)
-		expect.That(t, (o.code == exitFailed || o.code == exitUsage) && kills() == "" &&
-			strings.Contains(o.stderr, says), "%s: %+v, killed %q", line, o, kills())
+		o := g.run(t, w, args...)
+		expect.That(t, (o.code == exitFailed || o.code == exitUsage) && g.kills() == "" &&
+			strings.Contains(o.stderr, says), "%s: %s", line, o)
 	}
 }
 
@@ -124,4 +124,20 @@ func statementOf(t *testing.T, args []string) statement {
 		said = statement{out.Info[0].Batches, out.Info[0].All}
 	}
 	return said
+}
+
+// TestAPackedTraceIsMergedInLittleMemory: a file of some kilobytes may hold many events, or one that does not end.
+func TestAPackedTraceIsMergedInLittleMemory(t *testing.T) {
+	dir := t.TempDir()
+	many, long := filepath.Join(dir, "many.gz"), filepath.Join(dir, "long.gz")
+	event := `{"name":"batch","ph":"X","pid":1,"tid":1,"ts":1,"dur":1},` + "\n"
+	text := "[" + strings.Repeat(event, 300_000) + "{}]"
+	expect.OK(t, os.WriteFile(many, expect.Must(gzipped([]byte(text), nil))(t), 0o600),
+		os.WriteFile(long, expect.Must(gzipped([]byte(`["`+strings.Repeat("long", 5<<20)+`"]`), nil))(t), 0o600))
+	all := filepath.Join(dir, "all.json")
+	o := (&workshop{}).run(t, []string{builtProgram(t)}, "trace", "merge", all, many)
+	expect.That(t, o.code == exitDone && o.peak < 40<<20, "%d bytes of text: %s", len(text), o)
+	_, says, code := khop(t, "trace", "merge", "--force", all, long)
+	expect.That(t, code == exitFailed && strings.Contains(says, "long.gz: not a Chrome trace: an event has more than"),
+		"%d: %s", code, says)
 }

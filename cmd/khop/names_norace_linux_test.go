@@ -324,7 +324,7 @@ func readBack(t *testing.T, d *door, dataset, name, want string, exported bool) 
 	if !exported {
 		return
 	}
-	for _, to := range []string{"numpy", "npz", "graphbolt"} {
+	for _, to := range []string{"numpy", "npz", "pyg", "graphbolt"} {
 		if err := said("export", dataset, dataset+"."+to, "--to", to); err != nil {
 			t.Errorf("%s: %q: export --to %s: %v", d.title, name, to, err)
 		}

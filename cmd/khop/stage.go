@@ -28,7 +28,7 @@ type stageResult struct {
 // Run brings the dataset.
 func (c *stageCmd) Run(env *environment) (err error) {
 	ds, took, err := watched(env, func(bar *progress) (*formats.Dataset, error) {
-		c.elsewhere.Progress = bar.report()
+		c.elsewhere.Progress, c.elsewhere.Verify = bar.report(), true
 		return c.elsewhere.Open(env.ctx, c.Dataset)
 	})
 	if err != nil {

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/paths"
@@ -28,32 +31,50 @@ const mostTrace = 2 << 30
 // Run merges.
 func (c *traceMergeCmd) Run(env *environment) error {
 	out := timeline.Output(c.Target, c.Force, orForce, c.Traces...)
-	read := func(path string) ([]byte, error) { return readTrace(path, env.memory.bytes) }
-	parse := func(_ string, text []byte) (*timeline.Trace, error) { return timeline.Read(text) }
-	return combine(env, out, read, parse, timeline.Merge)
+	if err := out.Check(); err != nil {
+		return err
+	}
+	var all []*timeline.Trace
+	for _, path := range c.Traces {
+		t, err := timeline.Read(paths.Text(path), func() (io.ReadCloser, error) { return openTrace(path) })
+		if err != nil {
+			return err
+		}
+		all = append(all, t)
+	}
+	return out.Write(env.ctx, func(w io.Writer) error { return timeline.Merge(w, all) })
 }
 
-// readTrace reads a trace, compressed or not. Within a limit of memory it may have an eighth of that: what is read of
-// it takes several times as much.
-func readTrace(path string, limit int64) ([]byte, error) {
-	most := int64(mostTrace)
-	if limit > 0 {
-		most = min(most, limit/8)
-	}
-	text, err := wholefile.Read(path, most)
-	if err != nil || !bytes.HasPrefix(text, []byte{0x1f, 0x8b}) {
-		return text, err
-	}
-	z, err := gzip.NewReader(bytes.NewReader(text))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", paths.Text(path), err)
-	}
-	text, err = io.ReadAll(io.LimitReader(z, most+1))
-	if err == nil && int64(len(text)) > most {
-		err = fmt.Errorf("%w: more than %s", wholefile.ErrLong, machine.Bytes(most))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", paths.Text(path), err)
-	}
-	return text, nil
+// traceFile is a trace that is read as it comes, compressed or not.
+type traceFile struct {
+	io.Reader
+	file *os.File
+	left int64
 }
+
+func openTrace(path string) (io.ReadCloser, error) {
+	f, _, err := wholefile.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	in := bufio.NewReaderSize(f, 1<<16)
+	t := &traceFile{in, f, mostTrace}
+	if head, _ := in.Peek(2); bytes.Equal(head, []byte{0x1f, 0x8b}) {
+		if t.Reader, err = gzip.NewReader(in); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+	}
+	return t, nil
+}
+
+// Read implements io.Reader.
+func (t *traceFile) Read(p []byte) (int, error) {
+	n, err := t.Reader.Read(p)
+	if t.left -= int64(n); t.left < 0 {
+		return 0, fmt.Errorf("%w: more than %s", wholefile.ErrLong, machine.Bytes(mostTrace))
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (t *traceFile) Close() error { return t.file.Close() }

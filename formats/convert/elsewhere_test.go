@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -217,4 +219,27 @@ func TestTasksBringTheirPartOfASource(t *testing.T) {
 	expect.OK(t, os.Remove(filepath.Join(workOf(dst), doneName, "read-1.json")))
 	_, err := RunTask(t.Context(), stages[0][1], opt)
 	expect.That(t, errors.Is(err, source.ErrChanged), "of another version: %v", err)
+}
+
+// TestASourceThatIsLongerThanTheDiskIsRefused before a byte of it is asked for, and one longer than any disk.
+func TestASourceThatIsLongerThanTheDiskIsRefused(t *testing.T) {
+	for size, says := range map[int64]string{15 << 40: "free: make room there", math.MaxInt64: "the most"} {
+		asked := 0
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !r.URL.Query().Has("list-type") {
+				asked++
+				w.WriteHeader(http.StatusNotFound)
+				return
+			}
+			fmt.Fprintf(w, "<ListBucketResult><Contents><Key>g/a.csv</Key><Size>%d</Size></Contents>"+
+				"<Contents><Key>g/b.csv</Key><Size>%[1]d</Size></Contents></ListBucketResult>", size)
+		}))
+		for name, value := range map[string]string{"AWS_ENDPOINT_URL": server.URL, "AWS_ENDPOINT_URL_S3": "",
+			"AWS_EC2_METADATA_DISABLED": "true", "KHOP_CACHE_DIR": t.TempDir()} {
+			t.Setenv(name, value)
+		}
+		_, err := Run(t.Context(), "s3://bucket/g", filepath.Join(t.TempDir(), "x.khop"), Options{})
+		server.Close()
+		expect.That(t, err != nil && strings.Contains(err.Error(), says) && asked == 1, "%v, %d requests", err, asked)
+	}
 }

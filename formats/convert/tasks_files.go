@@ -12,6 +12,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats/internal/depot"
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/internal/direct"
 )
 
 // stored is a file that a task has written.
@@ -38,7 +39,7 @@ func (t *task) create(name string) (*output, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &output{f, bufio.NewWriterSize(f, fileBuffer), xxh3.New(), 0}, nil
+	return &output{f, bufio.NewWriterSize(direct.NewWriter(f), fileBuffer), xxh3.New(), 0}, nil
 }
 
 // Write takes the next bytes.

@@ -12,6 +12,7 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/transaction"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/direct"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/underway"
 	"github.com/khop-gnn/khop/internal/wholefile"
@@ -22,6 +23,7 @@ import (
 var Formats = [][2]string{
 	{"numpy", "a folder of NumPy arrays"},
 	{"npz", "one archive of NumPy arrays, with the names of PyG"},
+	{"pyg", "a file of torch.save, for from_dict of PyG's Data and HeteroData"},
 	{"graphbolt", "a folder for GraphBolt's OnDiskDataset"},
 	{"parquet", "a folder of Parquet tables, with graph.yaml for khop convert"},
 }
@@ -32,7 +34,7 @@ var ErrFormat = errors.New("no such format")
 // Options say how to export.
 type Options struct {
 	// To is one of Formats.
-	To       string `required:"true" value:"FORMAT" help:"Format to write: numpy, npz, graphbolt or parquet."`
+	To       string `required:"true" value:"FORMAT" help:"Format to write: numpy, npz, pyg, graphbolt or parquet."`
 	Force    bool   `help:"Replace what an export has written there, and nothing else."`
 	Progress formats.Progress
 	// Memory counts the memory of tables for rows and splits; nil: it is not counted. Its pinned.ErrLimit is an error
@@ -55,7 +57,7 @@ const temporary = ".khop-export"
 // exist. Errors: ErrFormat; formats.ErrExist; formats.ErrInput; formats.ErrCorrupt if the dataset does not fit its
 // checksums; context.Cause(ctx); else errors of the system. After an error the target is as it was.
 func Run(ctx context.Context, ds *formats.Dataset, target string, opt Options) (res *Result, err error) {
-	write := map[string]func(*job) error{"numpy": numpy, "npz": npz, "graphbolt": graphbolt,
+	write := map[string]func(*job) error{"numpy": numpy, "npz": npz, "pyg": pyg, "graphbolt": graphbolt,
 		"parquet": tables}[opt.To]
 	if write == nil {
 		return nil, option.Errorf(ErrFormat, opt, "To", " is %q: see Formats, or \"khop export --help\"", opt.To)
@@ -105,7 +107,7 @@ func place(target string, opt Options) (path string, stream bool, err error) {
 		return &formats.Error{Path: target, Row: -1, Remedy: remedy.Error(), Err: option.With(err, remedy)}
 	}
 	path, st, err := wholefile.Follow(target)
-	archive := opt.To == "npz"
+	archive := opt.To == "npz" || opt.To == "pyg"
 	switch {
 	case err != nil:
 		return "", false, err
@@ -159,7 +161,7 @@ func (j *job) file(name string, write func(w io.Writer) error) (err error) {
 			err = e
 		}
 	}()
-	if err := j.fill(f, write); err != nil {
+	if err := j.fill(direct.NewWriter(f), write); err != nil {
 		return err
 	}
 	return f.Sync()

@@ -26,8 +26,8 @@ func TestEveryFormatIsWrittenAndReadAgain(t *testing.T) {
 		ds := dataset(t, c.nodes, c.edges, c.typed)
 		for _, format := range Formats {
 			target, stages := filepath.Join(t.TempDir(), "out"), ""
-			if format[0] == "npz" {
-				target += ".npz"
+			if ext := map[string]string{"npz": ".npz", "pyg": ".pt"}[format[0]]; ext != "" {
+				target += ext
 			}
 			res := expect.Must(Run(context.Background(), ds, target, Options{To: format[0],
 				Progress: func(stage string, done, total int64) {

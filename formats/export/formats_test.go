@@ -20,6 +20,7 @@ import (
 	foreign "github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
 	fromtables "github.com/khop-gnn/khop/formats/internal/tables"
+	fromtorch "github.com/khop-gnn/khop/formats/internal/torch"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/expect/graphs"
@@ -178,7 +179,7 @@ func contents(t *testing.T, target, format string) string {
 		return err
 	}))
 	r := map[string]foreign.Reader{"numpy": fromnumpy.Reader, "npz": fromnpz.Reader, "graphbolt": frombolt.Reader,
-		"parquet": fromtables.Reader}[format]
+		"pyg": fromtorch.Reader, "parquet": fromtables.Reader}[format]
 	tree := expect.Must(foreign.OpenTree(target, nil))(t)
 	for _, at := range r.Find(tree) {
 		g, err := r.Read(context.Background(), tree.At(at), &foreign.Request{})
@@ -206,7 +207,7 @@ func TestOnlyAnExportIsReplaced(t *testing.T) {
 		const says = ", and was not written by khop export; choose another target, or remove it yourself"
 		for _, target := range []string{folder, file} {
 			_, err := Run(context.Background(), ds, target, Options{To: format[0], Force: true})
-			if target == file && format[0] == "npz" {
+			if target == file && (format[0] == "npz" || format[0] == "pyg") {
 				expect.Is(t, err, nil, "an archive does not replace a file by force")
 				continue
 			}

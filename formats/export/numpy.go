@@ -12,6 +12,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/pinned"
 )
 
 // named is an array with its name, which may have folders.
@@ -25,13 +26,15 @@ type naming struct {
 	feature, label string
 	node, edge     string // before the names of other columns
 	nodes, edges   string // folders of the folders of types
-	masks          bool   // splits are masks where they can be
+	masks          bool   // splits are masks where they can be: in ascending order
+	unordered      bool   // splits in another order are masks, too
 }
 
 var (
 	foldersNames = naming{feature: "node_feat", label: "node_label", node: "node_", edge: "edge_", nodes: "nodes/",
 		edges: "edges/"}
 	pygNames = naming{feature: "x", label: "y", node: "node_", edge: "edge_", masks: true}
+	pygFile  = naming{feature: "x", label: "y", node: "node_", edge: "edge_", masks: true, unordered: true}
 )
 
 // numpy writes a folder of arrays.
@@ -111,7 +114,7 @@ func (j *job) arrays(by *naming) (list []named, err error) {
 		for _, set := range s.Seeds.Sets {
 			add(folder(by.nodes, safe(j.s.Nodes[set.Type].Name)), splitName(s.Name, s.Index, ""), nil)
 			last := &list[len(list)-1]
-			if mask := j.mask(set); by.masks && mask != nil {
+			if mask := j.maskOf(by, last.name, set); mask != nil {
 				last.name, last.output = last.name+"_mask", mask
 			} else {
 				last.name, last.output = last.name+"_idx", j.seeds(set)
@@ -213,6 +216,18 @@ func unequal(list []named) error {
 	return nil
 }
 
+// maskOf returns a split as a mask, where it is named so.
+func (j *job) maskOf(by *naming, name string, s graph.SeedSet) *output {
+	mask := j.mask(s)
+	if mask == nil && by.unordered {
+		return j.unordered(name, s)
+	}
+	if !by.masks {
+		return nil
+	}
+	return mask
+}
+
 // mask returns seeds as a boolean a node; nil where that would lose their order, or repeats.
 func (j *job) mask(s graph.SeedSet) *output {
 	at, err := j.idsOf(s)
@@ -238,5 +253,32 @@ func (j *job) mask(s graph.SeedSet) *output {
 			}
 		}
 		return nil
+	}}
+}
+
+// unordered returns seeds in any order as a boolean a node, with a note; nil where they repeat.
+func (j *job) unordered(name string, s graph.SeedSet) *output {
+	at, err := j.idsOf(s)
+	if !s.IDs.Valid() || err != nil {
+		return nil
+	}
+	count := j.s.Nodes[s.Type].Count
+	if j.opt.Memory.Take(pinned.Scratch, count) != nil { // ids take none
+		return nil
+	}
+	mask := make([]byte, count)
+	for i := range s.IDs.Len() {
+		v := at(i)
+		if v < 0 || v >= count || mask[v] != 0 {
+			j.opt.Memory.Give(pinned.Scratch, count)
+			return nil
+		}
+		mask[v] = 1
+	}
+	j.note("the order of %q is lost: it is a mask", name)
+	return &output{"|b1", []int64{count}, func(w io.Writer) error {
+		defer j.opt.Memory.Give(pinned.Scratch, count)
+		_, err := w.Write(mask)
+		return err
 	}}
 }

@@ -15,7 +15,7 @@ import (
 type attends struct {
 	edges        []graph.EdgeType
 	heads, width int  // of a product
-	loops        bool // from each node to itself, of edges within a type
+	loops, once  bool // edges from each node to itself, of edges within a type; each node has one, as in PyG
 }
 
 // attended is what edges of a type read of a row.
@@ -89,12 +89,14 @@ func (r *rowsLayer) attend(a *attends) {
 				return in[t][slices.Index(a.parts(t, r.makes), attended{e, name})]
 			}
 			score, target, loops := table(of.Src, "score"), table(t, "target"), a.loops && of.Src == t
+			once := a.once && loops
 			greatest := &embed.Table{Name: score.Name + "-greatest", Rows: target.Rows, Width: a.heads,
 				DType: unified.Float32}
-			before.Sums = append(before.Sums, embed.Relation{Edges: e, Reduce: embed.Max, Table: score, Loops: loops})
+			before.Sums = append(before.Sums, embed.Relation{Edges: e, Reduce: embed.Max, Table: score, Loops: loops,
+				Once: once})
 			before.To = append(before.To, greatest)
 			sums = append(sums, embed.Relation{Edges: e, Reduce: embed.Attend, Table: table(of.Src, "product"),
-				Score: score, Target: target, Greatest: greatest, Heads: a.heads, Loops: loops})
+				Score: score, Target: target, Greatest: greatest, Heads: a.heads, Loops: loops, Once: once})
 		}
 		if sums == nil {
 			return nil, nil, nil

@@ -62,20 +62,21 @@ func (r *rowsLayer) reduce(schema *graph.Schema, name string, width int) bool {
 	if !attending || err != nil || heads < 1 || width%len(schema.Edges) > 0 || product < 1 || product%heads > 0 {
 		return false
 	}
-	a := &attends{edges: schema.Edges, heads: heads, width: product, loops: !bare}
+	a := &attends{edges: schema.Edges, heads: heads, width: product, loops: !bare, once: true}
 	r.inputs = func(t int) inputs { return r.cut(a, t) }
 	r.attend(a)
 	return true
 }
 
-// relation is a reduction over edges of a type. GCN's has loops within a type of nodes; between two types a source has
-// no in-edges of that type, but out-edges.
+// relation is a reduction over edges of a type. GCN has one loop a node within a type, as PyG has; between two types
+// a source has no in-edges of that type, but out-edges.
 func relation(e int, of *graph.EdgeType, reduce embed.Reduce, x *embed.Table) embed.Relation {
 	within := of.Src == of.Dst
 	if reduce == embed.NormIn && !within {
 		reduce = embed.Norm
 	}
-	return embed.Relation{Edges: e, Reduce: reduce, Table: x, Loops: reduce == embed.NormIn}
+	loops := reduce == embed.NormIn
+	return embed.Relation{Edges: e, Reduce: reduce, Table: x, Loops: loops, Once: loops}
 }
 
 // ownRows returns what makes the rows of a layer by a function of one's own.

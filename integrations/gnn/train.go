@@ -73,6 +73,10 @@ func prepare(ctx context.Context, source loader.Source, opt Options) (*trainer, 
 	if err := option.Check(ErrOptions, opt); err != nil {
 		return nil, err
 	}
+	if opt.Trace != "" && opt.Fanouts == nil {
+		return nil, option.Errorf(ErrOptions, opt, "Trace", " is of batches: there are some with %s",
+			option.NameOf(opt, "Fanouts"))
+	}
 	memory := &budget{limit: opt.MaxMemory}
 	if err := verify(source); err != nil {
 		return nil, err

@@ -47,3 +47,14 @@ func Cached(f *os.File, size int64) float64 {
 	}
 	return float64(hits) / samples
 }
+
+// toDisk has the system bring a part of a file to the disk, and may wait until it is there.
+func toDisk(f *os.File, b bound, wait bool) {
+	flags := unix.SYNC_FILE_RANGE_WRITE
+	if wait {
+		flags |= unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WAIT_AFTER
+	}
+	if raw, err := f.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { _ = unix.SyncFileRange(int(fd), b.from, b.to-b.from, flags) })
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/khop-gnn/khop/internal/expect"
@@ -124,5 +125,27 @@ func TestAnErrorOfWritingBehindIsNotLost(t *testing.T) {
 		if err := b.Close(); err == nil || n >= Align && !errors.Is(err, os.ErrClosed) {
 			t.Errorf("%d bytes to a closed file: %v", n, err)
 		}
+	}
+}
+
+// TestWhatWaitsForTheDiskIsWrittenAllTheSame has goroutines write pieces of two files, as in a small control group.
+func TestWhatWaitsForTheDiskIsWrittenAllTheSame(t *testing.T) {
+	defer func(was func() int64) { window = was }(window)
+	window = func() int64 { return 10_000 }
+	want := bytes.Repeat([]byte("0123456789abcde"), 20_000)
+	for range 2 {
+		f := expect.Must(os.Create(filepath.Join(t.TempDir(), "x")))(t)
+		var all sync.WaitGroup
+		for lo := 0; lo < len(want); lo += 70_001 {
+			all.Go(func() {
+				n, err := WriteAt(f, want[lo:min(lo+70_001, len(want))], int64(lo))
+				expect.That(t, err == nil && n == min(70_001, len(want)-lo), "%d: %d, %v", lo, n, err)
+			})
+		}
+		all.Wait()
+		expect.That(t, bytes.Equal(expect.Must(os.ReadFile(f.Name()))(t), want), "other bytes")
+		expect.OK(t, f.Close()) // of which the second file need not know
+		n, err := NewWriter(f).Write(want)
+		expect.That(t, n == 0 && errors.Is(err, os.ErrClosed), "%d, %v", n, err)
 	}
 }

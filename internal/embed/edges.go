@@ -162,7 +162,7 @@ func (r *run) links(rel *Relation, of nodes, lo, hi int64, loops bool) (*links, 
 	l := &links{start: start}
 	start[0] = 0
 	defer func() { r.now.Did.Read += 8*n + start[n]*r.p.Graph.Indices().DType().Size() }()
-	if of.list == nil && !loops && t.views(rel.Edges) {
+	if of.list == nil && !loops && !rel.Once && t.views(rel.Edges) {
 		indptr := t.indptr[t.g.Offset(t.g.Schema().Edges[rel.Edges].Dst)+lo:]
 		base := indptr[0]
 		for i := range n {
@@ -208,8 +208,8 @@ func (r *run) links(rel *Relation, of nodes, lo, hi int64, loops bool) (*links, 
 	return l, nil
 }
 
-// copyRow writes the sources of a node's edges, ascending, and the node last where loops is set and it is not among
-// them. It returns how many there are.
+// copyRow writes the sources of a node's edges, ascending, with one loop where the relation has them once, and the node
+// last where loops is set and it is not among them. It returns how many there are.
 func copyRow[I int32 | int64](to []I, t *topology, rel *Relation, node int64, loops bool) int64 {
 	e := &t.g.Schema().Edges[rel.Edges]
 	lo, hi := t.between(rel.Edges, node)
@@ -220,11 +220,20 @@ func copyRow[I int32 | int64](to []I, t *topology, rel *Relation, node int64, lo
 	if e.Order != graph.BySource {
 		slices.Sort(to[:n])
 	}
-	if loops {
-		if _, has := slices.BinarySearch(to[:n], I(node)); !has {
-			to[n] = I(node)
-			n++
+	if !loops && !rel.Once {
+		return n
+	}
+	at, has := slices.BinarySearch(to[:n], I(node))
+	if loops && !has {
+		to[n] = I(node)
+		return n + 1
+	}
+	if rel.Once && has {
+		more := at + 1
+		for int64(more) < n && to[more] == I(node) {
+			more++
 		}
+		n = int64(at + 1 + copy(to[at+1:], to[more:n]))
 	}
 	return n
 }
@@ -261,7 +270,8 @@ type degrees struct{ of []uint32 }
 const degreesRoom = "degrees "
 
 func (r *run) degreesName(rel *Relation) string {
-	return fmt.Sprintf("%s%v, reduced by %d", degreesRoom, &r.p.Graph.Schema().Edges[rel.Edges], rel.Reduce)
+	return fmt.Sprintf("%s%v, reduced by %d%s", degreesRoom, &r.p.Graph.Schema().Edges[rel.Edges], rel.Reduce,
+		rel.loopsOnce())
 }
 
 // degreesOf counts the edges of each source.
@@ -282,6 +292,9 @@ func (r *run) degreesOf(rel *Relation) (*degrees, error) {
 		loop, both := false, rel.Reduce == NormIn
 		for ; lo < hi; lo++ {
 			j := t.source(lo, offset)
+			if rel.Once && loop && j == v {
+				continue
+			}
 			if loop = loop || j == v; both {
 				of[v]++
 			} else {

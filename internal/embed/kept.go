@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 
 	"github.com/zeebo/xxh3"
+
+	"github.com/khop-gnn/khop/internal/direct"
 )
 
 // What is kept of a program (Options.Keep) are its tables, and a file of sums: a line of JSON, and a hash of 64 bits
@@ -87,7 +89,7 @@ func (r *run) inputs() *inputs {
 }
 
 func (r *run) edgesName(rel *Relation) string {
-	return "edges " + r.p.Graph.Schema().Edges[rel.Edges].String()
+	return "edges " + r.p.Graph.Schema().Edges[rel.Edges].String() + rel.loopsOnce()
 }
 
 // sums calls emit with what sum makes of rows lo to hi, some at a time.
@@ -155,18 +157,17 @@ func sumOfList(node, n int64, at func(i int64) int64) uint64 {
 // compare chooses for all steps the nodes whose rows differ from those that were kept, or leaves all of them chosen
 // where nothing of this program was kept. It writes the sums for the next run, but for a plan.
 func (r *run) compare(planning bool) (err error) {
-	in, next := r.inputs(), io.Discard
+	in, next, file := r.inputs(), io.Discard, (*os.File)(nil)
 	r.now = &StepReport{}
 	if !planning {
 		if err := os.MkdirAll(r.opt.Folder, 0o700); err != nil {
 			return err
 		}
-		f, err := os.Create(filepath.Join(r.opt.Folder, keptNext))
-		if err != nil {
+		if file, err = os.Create(filepath.Join(r.opt.Folder, keptNext)); err != nil {
 			return err
 		}
-		defer f.Close()
-		next = f
+		defer file.Close()
+		next = direct.NewWriter(file)
 	}
 	before, err := r.openKept(in)
 	if err != nil {
@@ -192,8 +193,8 @@ func (r *run) compare(planning bool) (err error) {
 		}
 	}
 	err = to.Flush()
-	if f, ok := next.(*os.File); ok && err == nil {
-		err = f.Sync()
+	if file != nil && err == nil {
+		err = file.Sync()
 	}
 	if err != nil {
 		return writeError(filepath.Join(r.opt.Folder, keptNext), err)

@@ -35,10 +35,19 @@ type Relation struct {
 	Reduce Reduce
 	Table  *Table // of the sources
 	Loops  bool   // an edge from each node to itself, last where it has none
+	Once   bool   // with Loops: several edges from a node to itself count as one
 	// Of attention: Score has a number a head of each source, Target that of each node, and Greatest the greatest Score
 	// of its sources. An edge weighs exp(leaky(target + score) - leaky(target + greatest)), over the sum of these.
 	Heads                   int
 	Score, Target, Greatest *Table
+}
+
+// loopsOnce is what names have of a relation with one loop a node.
+func (r *Relation) loopsOnce() string {
+	if r.Once {
+		return ", loops once"
+	}
+	return ""
 }
 
 // slope is that of attention's leaky ReLU below 0.

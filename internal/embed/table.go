@@ -7,6 +7,7 @@ import (
 	"os"
 	"unsafe"
 
+	"github.com/khop-gnn/khop/internal/direct"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -126,7 +127,7 @@ func (t *Table) write(raw []byte, first int64) error {
 		copy(t.rows(first, first+int64(len(raw))/t.rowBytes()), raw)
 		return nil
 	}
-	_, err := t.file.WriteAt(raw, first*t.rowBytes())
+	_, err := direct.WriteAt(t.file, raw, first*t.rowBytes())
 	if err != nil {
 		return writeError(t.file.Name(), err)
 	}

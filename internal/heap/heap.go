@@ -35,6 +35,9 @@ func SetLimit(n int64) {
 	tell()
 }
 
+// Limit returns what SetLimit has set.
+func Limit() int64 { return limit.Load() }
+
 // Outside counts n more bytes outside the heap, or fewer where n is negative.
 func Outside(n int64) {
 	now := outside.Add(n)

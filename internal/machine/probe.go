@@ -69,8 +69,8 @@ func (m *Machine) Room() int64 {
 }
 
 // Own is what the program takes beside the memory that ledgers count: its data, Go's heap and stacks, buffers that do
-// not grow with what is read. Limits of the whole process leave room for it. OwnLeast is what it does with where
-// garbage is collected more often.
+// not grow with what is read, and 4 MiB for requests to addresses, with TLS (package ranges). Limits of the whole
+// process leave room for it. OwnLeast is what it does with where garbage is collected more often.
 const (
 	Own      = 32 << 20
 	OwnLeast = 12 << 20

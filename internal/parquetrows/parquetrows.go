@@ -3,6 +3,7 @@
 package parquetrows
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 
@@ -36,7 +37,22 @@ func Number(name string) Field { return Field{Column: graph.Column{Name: name, D
 type Table struct {
 	Rows   int64 // of a batch
 	w      *file.Writer
+	to     *output
 	fields []Field
+}
+
+// output keeps the first error of a writer to itself: Arrow's writer panics at some.
+type output struct {
+	io.Writer
+	err error
+}
+
+// Write implements io.Writer.
+func (o *output) Write(p []byte) (int, error) {
+	if o.err == nil {
+		_, o.err = o.Writer.Write(p)
+	}
+	return len(p), nil
 }
 
 // New begins a table of columns that have a name each.
@@ -56,8 +72,9 @@ func New(w io.Writer, fields []Field) (*Table, error) {
 	}
 	props := parquet.NewWriterProperties(parquet.WithCompression(compress.Codecs.Zstd),
 		parquet.WithDictionaryDefault(false))
-	return &Table{w: file.NewParquetWriter(struct{ io.Writer }{w}, root, file.WithWriterProps(props)), fields: fields,
-		Rows: max(1<<10, min(1<<18, batchBytes/max(rowBytes, 1)))}, nil
+	to := &output{Writer: w}
+	return &Table{w: file.NewParquetWriter(to, root, file.WithWriterProps(props)), to: to, fields: fields,
+		Rows: max(1<<10, min(1<<18, batchBytes/max(rowBytes, 1)))}, to.err
 }
 
 // roomy gives a buffer that asks for little more half as much again. Where rows are lists, Arrow's encoder of levels
@@ -115,7 +132,7 @@ func (t *Table) Put(columns [][]byte) error {
 			return err
 		}
 	}
-	return rows.Close()
+	return cmp.Or(t.to.err, rows.Close())
 }
 
 // piece is how many elements are converted at a time: a multiple of what Arrow writes at a time, so that its pages end
@@ -176,4 +193,7 @@ func Each[T any](n int64, at func(i int64) T) []T {
 }
 
 // Close ends the table.
-func (t *Table) Close() error { return t.w.Close() }
+func (t *Table) Close() error {
+	err := t.w.Close()
+	return cmp.Or(t.to.err, err)
+}

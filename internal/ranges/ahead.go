@@ -1,8 +1,12 @@
 package ranges
 
 import (
+	"cmp"
 	"context"
 	"io"
+	"math"
+
+	"github.com/khop-gnn/khop/internal/heap"
 )
 
 // Span is some bytes of an object.
@@ -24,7 +28,7 @@ func Cut(size int64) (list []Span) {
 	return list
 }
 
-// spansAhead is how many spans are under way.
+// spansAhead is how many spans are under way: fewer where memory is limited, of which they take an eighth at most.
 const spansAhead = 4
 
 // ahead is spans of which some are under way before they are asked for.
@@ -34,19 +38,21 @@ type ahead struct {
 	end  context.CancelFunc
 	left []Span
 	ways []chan arrived // those under way
-	last *[]byte        // of the span that was returned
+	free [][]byte       // memory of spans that were returned
+	last []byte         // of the span that was returned
+	most int64          // bytes under way
+	now  int64
 }
 
 // arrived is what came of a span.
 type arrived struct {
-	buf *[]byte
-	n   int64
+	buf []byte
 	err error
 }
 
 // Ahead returns spans of the object, of which four are read at a time. The caller closes them.
 func (o *Object) Ahead(ctx context.Context, list []Span) Spans {
-	a := &ahead{o: o, left: list}
+	a := &ahead{o: o, left: list, most: cmp.Or(heap.Limit()/8, math.MaxInt64)}
 	a.ctx, a.end = context.WithCancel(ctx)
 	return a
 }
@@ -54,39 +60,42 @@ func (o *Object) Ahead(ctx context.Context, list []Span) Spans {
 // Next implements Spans.
 func (a *ahead) Next() ([]byte, error) {
 	a.giveBack()
-	for len(a.left) > 0 && len(a.ways) < spansAhead {
+	for len(a.left) > 0 && (len(a.ways) == 0 || len(a.ways) < spansAhead && a.now+a.left[0].Bytes <= a.most) {
 		way, span := make(chan arrived, 1), a.left[0]
-		a.ways, a.left = append(a.ways, way), a.left[1:]
-		go func() {
-			buf := a.o.c.buffers.Get().(*[]byte)
-			if span.Bytes > int64(len(*buf)) {
-				more := make([]byte, span.Bytes)
-				buf = &more
-			}
-			way <- arrived{buf, span.Bytes, a.o.ReadAt(a.ctx, (*buf)[:span.Bytes], span.At)}
-		}()
+		a.ways, a.left, a.now = append(a.ways, way), a.left[1:], a.now+span.Bytes
+		buf := a.room(span.Bytes)
+		go func() { way <- arrived{buf, a.o.ReadAt(a.ctx, buf, span.At)} }()
 	}
 	if len(a.ways) == 0 {
 		return nil, io.EOF
 	}
 	got := <-a.ways[0]
-	a.ways, a.last = a.ways[1:], got.buf
-	return (*got.buf)[:got.n], got.err
+	a.ways, a.last, a.now = a.ways[1:], got.buf, a.now-int64(len(got.buf))
+	return got.buf, got.err
+}
+
+// room returns memory for a span.
+func (a *ahead) room(n int64) []byte {
+	if last := len(a.free) - 1; last >= 0 && int64(cap(a.free[last])) >= n {
+		b := a.free[last][:n]
+		a.free = a.free[:last]
+		return b
+	}
+	a.free = nil // all are shorter, or most
+	return make([]byte, n)
 }
 
 func (a *ahead) giveBack() {
 	if a.last != nil {
-		a.o.c.buffers.Put(a.last)
-		a.last = nil
+		a.free, a.last = append(a.free, a.last), nil
 	}
 }
 
 // Close implements Spans.
 func (a *ahead) Close() {
 	a.end()
-	a.giveBack()
 	for _, way := range a.ways {
-		a.o.c.buffers.Put((<-way).buf)
+		<-way
 	}
-	a.ways, a.left = nil, nil
+	a.ways, a.left, a.free, a.last = nil, nil, nil, nil
 }

@@ -1,7 +1,6 @@
 package ranges
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -32,6 +31,11 @@ const (
 	head      = 60 * time.Second // for the answer to begin
 )
 
+// pieceBytes is how much of a request's answer is in memory before it is handed on.
+const pieceBytes = 256 << 10
+
+var pieces = sync.Pool{New: func() any { b := make([]byte, pieceBytes); return &b }}
+
 // How long a new Client waits before the second attempt, and for a byte. Tests change them.
 var (
 	FirstPause = 200 * time.Millisecond
@@ -52,16 +56,15 @@ type Client struct {
 	Pause    time.Duration // before the second attempt; it doubles
 	Stall    time.Duration // for which an answer may bring no byte
 
-	flight  chan struct{} // one for each request under way
-	buffers sync.Pool
-	s3      *s3
-	hub     hub
+	flight chan struct{} // one for each request under way
+	s3     *s3
+	hub    hub
 }
 
 // transport is shared, so that connections are.
 var transport = sync.OnceValue(func() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.MaxIdleConnsPerHost, t.ReadBufferSize, t.ResponseHeaderTimeout = 2*InFlight, 256<<10, head
+	t.MaxIdleConnsPerHost, t.ReadBufferSize, t.ResponseHeaderTimeout = InFlight, 32<<10, head
 	t.DisableCompression = true
 	t.ForceAttemptHTTP2 = false // one connection a range: HTTP/2 would put all on one
 	t.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
@@ -70,11 +73,9 @@ var transport = sync.OnceValue(func() *http.Transport {
 
 // New returns a client that takes settings and credentials from the environment.
 func New() *Client {
-	c := &Client{HTTP: &http.Client{Transport: transport(), CheckRedirect: follow}, Attempts: attempts,
+	return &Client{HTTP: &http.Client{Transport: transport(), CheckRedirect: follow}, Attempts: attempts,
 		Pause: FirstPause, Stall: Stall,
 		flight: make(chan struct{}, InFlight), s3: newS3(), hub: newHub()}
-	c.buffers.New = func() any { b := make([]byte, RangeBytes); return &b }
-	return c
 }
 
 // follow lets a redirect go on without what tells who asks, once it has led to another host: Go drops some headers of
@@ -99,7 +100,23 @@ type request struct {
 	at     Location
 	query  url.Values
 	header http.Header
-	body   []byte
+	body   *io.SectionReader // nil: none
+}
+
+// attach has a request send the body from where it lies, and returns its checksum.
+func (q *request) attach(r *http.Request) (sum string, err error) {
+	h, n := sha256.New(), int64(0)
+	if q.body != nil {
+		again := func() (io.ReadCloser, error) { return io.NopCloser(io.NewSectionReader(q.body, 0, n)), nil }
+		if n, err = io.Copy(h, io.NewSectionReader(q.body, 0, q.body.Size())); err == nil && n < q.body.Size() {
+			err = io.ErrUnexpectedEOF
+		}
+		if n > 0 {
+			r.ContentLength, r.GetBody = n, again
+			r.Body, _ = again()
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)), err
 }
 
 // send asks once, and returns an answer of a status below 300.
@@ -119,7 +136,11 @@ func (c *Client) send(ctx context.Context, q request) (*http.Response, error) {
 		return nil, err
 	}
 	address.RawQuery = q.query.Encode()
-	r, err := http.NewRequestWithContext(ctx, q.method, address.String(), bytes.NewReader(q.body))
+	r, err := http.NewRequestWithContext(ctx, q.method, address.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	sum, err := q.attach(r)
 	if err != nil {
 		return nil, err
 	}
@@ -128,8 +149,7 @@ func (c *Client) send(ctx context.Context, q request) (*http.Response, error) {
 	}
 	r.Header.Set("User-Agent", "khop")
 	if q.at.Scheme == "s3" || q.at.Scheme == "gs" {
-		sum := sha256.Sum256(q.body)
-		r.Header.Set("X-Amz-Content-Sha256", hex.EncodeToString(sum[:]))
+		r.Header.Set("X-Amz-Content-Sha256", sum)
 	}
 	if sign != nil {
 		if err := sign(r); err != nil {
@@ -259,17 +279,22 @@ type watched struct {
 	stall time.Duration
 	timer *time.Timer
 	end   context.CancelCauseFunc
+	why   error // that reading has failed for
+	got   int64
 }
 
 func newWatched(body io.Reader, d time.Duration, end context.CancelCauseFunc) *watched {
-	return &watched{body, d, time.AfterFunc(d, func() { end(ErrStalled) }), end}
+	return &watched{body: body, stall: d, timer: time.AfterFunc(d, func() { end(ErrStalled) }), end: end}
 }
 
 // Read reads.
 func (w *watched) Read(p []byte) (int, error) {
 	n, err := w.body.Read(p)
-	if n > 0 {
+	if w.got += int64(n); n > 0 {
 		w.timer.Reset(w.stall)
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		w.why = err
 	}
 	return n, err
 }

@@ -1,6 +1,7 @@
 package ranges
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,8 +82,9 @@ func (o *Object) ReadAll(ctx context.Context, most int64) ([]byte, error) {
 
 // begin reads the first bytes of an object whose size is not known.
 func (o *Object) begin(ctx context.Context, p []byte) (n int, err error) {
-	err = o.c.keepTrying(ctx, "read", o.at, func() (err error) {
-		n, err = o.once(ctx, p, 0, true)
+	err = o.c.keepTrying(ctx, "read", o.at, func() error {
+		n = 0
+		_, err := o.once(ctx, 0, int64(len(p)), true, into(p, &n))
 		return err
 	}, func() int { return 0 })
 	return n, err
@@ -90,30 +92,33 @@ func (o *Object) begin(ctx context.Context, p []byte) (n int, err error) {
 
 // ReadAt fills p from an offset, or returns an error.
 func (o *Object) ReadAt(ctx context.Context, p []byte, off int64) error {
-	got := 0
 	if len(p) == 0 {
 		return nil
 	}
+	got := 0
 	return o.c.keepTrying(ctx, "read", o.at, func() error {
-		n, err := o.once(ctx, p[got:], off+int64(got), false)
-		got += n
+		_, err := o.once(ctx, off+int64(got), int64(len(p)-got), false, into(p, &got))
 		return err
 	}, func() int { return got })
 }
 
-// Fetch reads n bytes from an offset and hands them on, in parts, by several goroutines at a time.
+// into returns what reads an answer into memory, and counts it.
+func into(p []byte, got *int) func(io.Reader, int64) (int64, error) {
+	return func(body io.Reader, n int64) (int64, error) {
+		k, err := io.ReadFull(body, p[*got:int64(*got)+n])
+		*got += k
+		return int64(k), err
+	}
+}
+
+// Fetch reads n bytes from an offset and hands them on as they come, in pieces, by several goroutines at a time. An
+// error of take ends it.
 func (o *Object) Fetch(ctx context.Context, off, n int64, take func(p []byte, at int64) error) error {
 	g, inner := errgroup.WithContext(ctx)
 	g.SetLimit(InFlight)
 	for at := off; at < off+n && inner.Err() == nil; at += RangeBytes {
 		g.Go(func() error {
-			b := o.c.buffers.Get().(*[]byte)
-			defer o.c.buffers.Put(b)
-			p := (*b)[:min(RangeBytes, off+n-at)]
-			if err := o.ReadAt(inner, p, at); err != nil {
-				return err
-			}
-			return take(p, at)
+			return o.hand(inner, at, min(RangeBytes, off+n-at), take)
 		})
 	}
 	if err := g.Wait(); err != nil {
@@ -122,8 +127,32 @@ func (o *Object) Fetch(ctx context.Context, off, n int64, take func(p []byte, at
 	return context.Cause(ctx)
 }
 
-// once asks for a range, and reads what comes of it into p. short says that the object may end before p does.
-func (o *Object) once(ctx context.Context, p []byte, off int64, short bool) (n int, err error) {
+// hand reads n bytes from an offset, and hands them on in pieces.
+func (o *Object) hand(ctx context.Context, off, n int64, take func(p []byte, at int64) error) error {
+	got, failed := int64(0), error(nil)
+	err := o.c.keepTrying(ctx, "read", o.at, func() error {
+		_, err := o.once(ctx, off+got, n-got, false, func(body io.Reader, n int64) (k int64, err error) {
+			b := pieces.Get().(*[]byte)
+			defer pieces.Put(b)
+			for k < n && err == nil && failed == nil {
+				var m int
+				m, err = io.ReadFull(body, (*b)[:min(pieceBytes, n-k)])
+				failed = take((*b)[:m], off+got)
+				got, k = got+int64(m), k+int64(m)
+			}
+			return k, err
+		})
+		if failed != nil {
+			return nil
+		}
+		return err
+	}, func() int { return int(got) })
+	return cmp.Or(failed, err)
+}
+
+// once asks for a range, and has what comes of it read. short says that the object may end before the range does.
+func (o *Object) once(ctx context.Context, off, n int64, short bool,
+	read func(body io.Reader, n int64) (int64, error)) (got int64, err error) {
 	leave, err := o.c.enter(ctx)
 	if err != nil {
 		return 0, err
@@ -132,7 +161,7 @@ func (o *Object) once(ctx context.Context, p []byte, off int64, short bool) (n i
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	at, header := o.conditions()
-	header.Set("Range", fmt.Sprintf("bytes=%d-%d", off, off+int64(len(p))-1))
+	header.Set("Range", fmt.Sprintf("bytes=%d-%d", off, off+n-1))
 	header.Set("Accept-Encoding", "identity")
 	resp, err := o.c.send(ctx, request{method: http.MethodGet, at: at, header: header})
 	if short && off == 0 && errors.Is(err, errBeyond) { // an empty object has no first byte
@@ -143,17 +172,16 @@ func (o *Object) once(ctx context.Context, p []byte, off int64, short bool) (n i
 		return 0, err
 	}
 	defer resp.Body.Close()
-	want, err := o.accept(resp, off, int64(len(p)), short)
+	want, err := o.accept(resp, off, n, short)
 	if err != nil {
 		return 0, err
 	}
 	w := newWatched(resp.Body, o.c.Stall, end)
 	defer w.timer.Stop()
-	n, err = io.ReadFull(w, p[:want])
-	if int64(n) < want {
-		return n, w.explain(ctx, err, int64(n), want)
+	if got, err = read(w, want); got < want {
+		return got, w.explain(ctx, err, got, want)
 	}
-	return n, nil
+	return got, nil
 }
 
 // conditions returns where to ask, and for which version.

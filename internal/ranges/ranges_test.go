@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/heap"
 	"github.com/khop-gnn/khop/internal/ranges"
 	"github.com/khop-gnn/khop/internal/ranges/rangestest"
 )
@@ -207,6 +208,26 @@ func TestObjectsAreWrittenWholeOrNotAtAll(t *testing.T) {
 	expect.That(t, slices.Equal(s.Names(), []string{"bucket/a b/c", "bucket/a bc"}), "%q", s.Names())
 }
 
+// A store that says that it keeps an object, and keeps none, half or another one, is refused.
+func TestAStoreThatKeepsOtherBytesIsRefused(t *testing.T) {
+	s := rangestest.New(t)
+	for fault, says := range map[rangestest.Fault]string{rangestest.Drops: "it has lost an object",
+		rangestest.Halves: "bytes", rangestest.Alters: "it keeps other bytes than it was given"} {
+		for _, size := range []int{3, 17 << 20} { // in one request, and in parts
+			s.Fail(func(_ int, r *http.Request) rangestest.Fault {
+				if r.Method == http.MethodGet || r.URL.Query().Has("partNumber") {
+					return rangestest.None
+				}
+				return fault
+			})
+			err := client().PutBytes(context.Background(), parse(t, "s3://bucket/x"), content(size), false)
+			expect.That(t, errors.Is(err, ranges.ErrStore) && strings.Contains(err.Error(), says),
+				"fault %d, %d bytes: %v", fault, size, err)
+			s.Drop("bucket/x")
+		}
+	}
+}
+
 func TestSpansComeInTheirOrder(t *testing.T) {
 	s := rangestest.New(t)
 	want := content(100_000)
@@ -293,4 +314,48 @@ func TestARedirectGetsNoCredentials(t *testing.T) {
 		expect.That(t, err != nil, "%s", address)
 	}
 	expect.That(t, len(got) == 0, "the other host got %q", got)
+}
+
+// TestListsThatAreTooLongAreRefusedAsTheyCome before they take the memory that is allowed.
+func TestListsThatAreTooLongAreRefusedAsTheyCome(t *testing.T) {
+	defer heap.SetLimit(0)
+	object := func(i int) string {
+		return fmt.Sprintf("<Contents><Key>x/part-%08d</Key><Size>1</Size><ETag>\"%08d\"</ETag></Contents>", i, i)
+	}
+	for _, c := range []struct {
+		what  string
+		limit int64
+		of    func(i int) string
+		want  error
+		says  string
+	}{
+		{"many", 0, object, ranges.ErrLong, "name a smaller folder"},
+		{"many for the memory", 20 << 20, object, ranges.ErrLong, "allow more"},
+		{"a long name", 0, func(i int) string {
+			return "<Contents><Key>x/" + strings.Repeat("long", 1<<i) + "</Key></Contents>"
+		}, ranges.ErrStore, "too long"},
+		{"fewer than none", 0, func(int) string { return "<Contents><Key>x/a</Key><Size>-1</Size></Contents>" },
+			ranges.ErrStore, "-1 bytes"},
+		{"no list", 0, func(int) string { return "</Contents>" }, ranges.ErrStore, "cannot be read"},
+	} {
+		sent := 0
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !r.URL.Query().Has("list-type") {
+				w.WriteHeader(http.StatusNotFound)
+				return
+			}
+			_, _ = io.WriteString(w, "<ListBucketResult>")
+			for i := 0; r.Context().Err() == nil && i < 1<<20; i++ {
+				n, _ := io.WriteString(w, c.of(i))
+				sent += n
+			}
+		}))
+		t.Setenv("AWS_ENDPOINT_URL", server.URL)
+		t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+		heap.SetLimit(c.limit)
+		_, _, err := ranges.New().Find(t.Context(), parse(t, "s3://bucket/x"))
+		server.Close()
+		expect.That(t, errors.Is(err, c.want) && strings.Contains(err.Error(), c.says) && sent < 20<<20,
+			"%s: %v, after %d bytes", c.what, err, sent)
+	}
 }

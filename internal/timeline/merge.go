@@ -13,32 +13,150 @@ import (
 // ErrTrace is returned for a file that is no Chrome trace.
 var ErrTrace = errors.New("not a Chrome trace")
 
-// Trace is a Chrome trace of any program, such as torch's profiler.
+// mostEvent is how many bytes an event may have.
+const mostEvent = 4 << 20
+
+// Trace is a Chrome trace of any program, such as torch's profiler. It is read once more where it lies.
 type Trace struct {
-	Base   int64 // nanoseconds since 1970 that its times count from
-	Events []json.RawMessage
+	Name string // for errors
+	Base int64  // nanoseconds since 1970 that its times count from
+	open func() (io.ReadCloser, error)
 }
 
-// Read reads a Chrome trace: an object with traceEvents, or a list of events. Errors: ErrTrace.
-func Read(text []byte) (*Trace, error) {
-	if t := bytes.TrimLeft(text, " \t\r\n"); len(t) > 0 && t[0] == '[' {
-		var events []json.RawMessage
-		if err := json.Unmarshal(text, &events); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrTrace, err)
+// Read reads a Chrome trace, an event at a time: an object with traceEvents, or a list of events. Errors: ErrTrace.
+func Read(name string, open func() (io.ReadCloser, error)) (*Trace, error) {
+	t := &Trace{Name: name, open: open}
+	base, err := t.each(func(int, json.RawMessage) error { return nil })
+	t.Base = base
+	return t, err
+}
+
+// each calls do for each event, which is valid during the call, and returns the trace's base. Errors have its name.
+func (t *Trace) each(do func(n int, event json.RawMessage) error) (base int64, err error) {
+	in, err := t.open()
+	if err == nil {
+		r := &reader{from: in, do: do}
+		r.d = json.NewDecoder(r)
+		base, err = r.trace()
+		err = errors.Join(err, in.Close())
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", t.Name, err)
+	}
+	return base, nil
+}
+
+// reader reads a trace as it comes, of which no event may be long.
+type reader struct {
+	from io.Reader
+	d    *json.Decoder
+	left int // that may be read before another event begins
+	do   func(n int, event json.RawMessage) error
+	why  error // that from could not be read
+}
+
+// Read implements io.Reader.
+func (r *reader) Read(p []byte) (int, error) {
+	if r.left <= 0 {
+		return 0, fmt.Errorf("%w: an event has more than %d bytes", ErrTrace, mostEvent)
+	}
+	n, err := r.from.Read(p[:min(len(p), r.left)])
+	if r.left -= n; err != nil && err != io.EOF {
+		r.why = err
+	}
+	return n, err
+}
+
+// token returns the next token.
+func (r *reader) token() (json.Token, error) {
+	r.left = mostEvent
+	return r.d.Token()
+}
+
+// trace reads all of it.
+func (r *reader) trace() (base int64, err error) {
+	found := false
+	switch first, err := r.token(); {
+	case err != nil:
+		return 0, r.explain(err)
+	case first == json.Delim('['):
+		found, err = true, r.events()
+		if err != nil {
+			return 0, err
 		}
-		return &Trace{Events: events}, nil
+	case first == json.Delim('{'):
+		for r.d.More() {
+			if err := r.field(&base, &found); err != nil {
+				return 0, err
+			}
+		}
+		if _, err := r.token(); err != nil {
+			return 0, r.explain(err)
+		}
 	}
-	var t struct {
-		Base   int64             `json:"baseTimeNanoseconds"`
-		Events []json.RawMessage `json:"traceEvents"`
+	if !found {
+		return 0, fmt.Errorf("%w: it has no traceEvents", ErrTrace)
 	}
-	if err := json.Unmarshal(text, &t); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrTrace, err)
+	if _, err := r.token(); err != io.EOF {
+		return 0, fmt.Errorf("%w: something follows it", ErrTrace)
 	}
-	if t.Events == nil {
-		return nil, fmt.Errorf("%w: it has no traceEvents", ErrTrace)
+	return base, nil
+}
+
+// field reads a field of a trace.
+func (r *reader) field(base *int64, found *bool) error {
+	name, err := r.token()
+	if err != nil {
+		return r.explain(err)
 	}
-	return &Trace{t.Base, t.Events}, nil
+	if name == "baseTimeNanoseconds" {
+		return r.explain(r.d.Decode(base))
+	}
+	for depth := 0; ; {
+		value, err := r.token()
+		if err != nil {
+			return r.explain(err)
+		}
+		switch value {
+		case json.Delim('['), json.Delim('{'):
+			if depth++; depth == 1 && name == "traceEvents" && value == json.Delim('[') {
+				*found = true
+				return r.events()
+			}
+		case json.Delim(']'), json.Delim('}'):
+			depth--
+		}
+		if depth == 0 {
+			return nil
+		}
+	}
+}
+
+// events reads the events of a list, and its end.
+func (r *reader) events() error {
+	var event json.RawMessage
+	for n := 0; r.d.More(); n++ {
+		r.left = mostEvent
+		if err := r.d.Decode(&event); err != nil {
+			return r.explain(err)
+		}
+		if err := r.do(n, event); err != nil {
+			return fmt.Errorf("event %d: %w", n, err)
+		}
+	}
+	_, err := r.token()
+	return r.explain(err)
+}
+
+// explain says what an error of the decoder means.
+func (r *reader) explain(err error) error {
+	if r.why != nil {
+		return r.why
+	}
+	if err == nil || errors.Is(err, ErrTrace) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrTrace, err)
 }
 
 // Merge writes one trace of several, whose times count from the latest of their bases.
@@ -49,13 +167,15 @@ func Merge(to io.Writer, traces []*Trace) error {
 	}
 	w := newWriter(to, base)
 	for i, t := range traces {
-		for n, event := range t.Events {
+		if _, err := t.each(func(_ int, event json.RawMessage) error {
 			moved, err := move(event, t.Base-base, uint64(i)<<32)
-			if err != nil {
-				return fmt.Errorf("event %d: %w", n, err)
+			if err == nil {
+				w.begin()
+				_, _ = w.Write(moved)
 			}
-			w.begin()
-			_, _ = w.Write(moved)
+			return err
+		}); err != nil {
+			return err
 		}
 	}
 	return w.end()

@@ -1,12 +1,15 @@
 package wholefile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/khop-gnn/khop/internal/paths"
 )
@@ -78,4 +81,39 @@ func upwards(name string) (list []fs.FileInfo) {
 // among reports whether a folder is one of those.
 func among(st fs.FileInfo, list []fs.FileInfo) bool {
 	return slices.ContainsFunc(list, func(other fs.FileInfo) bool { return os.SameFile(st, other) })
+}
+
+// OutsideDatasets refuses a target that lies in the folder of a dataset, in which nothing but its own files may be.
+// Errors: ErrInput, and what the system says of a manifest that cannot be read.
+func OutsideDatasets(target string) error {
+	path, err := filepath.Abs(target)
+	if err != nil {
+		return nil // who writes says why
+	}
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		switch is, err := isDataset(dir); {
+		case err != nil:
+			return err
+		case is:
+			return fmt.Errorf("%w: it lies in the dataset %s: name another", ErrInput, paths.Text(dir))
+		}
+		if dir == filepath.Dir(dir) {
+			return nil
+		}
+	}
+}
+
+// isDataset reports whether a folder has a dataset's manifest, and not another program's file of that name.
+func isDataset(dir string) (bool, error) {
+	f, _, err := Open(filepath.Join(dir, "dataset.json"))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, fs.ErrPermission) ||
+		errors.Is(err, ErrKind) { // a user who may not look there has read nothing of it
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	head, err := io.ReadAll(io.LimitReader(f, 512))
+	return bytes.Contains(head, []byte(`"format"`)) && bytes.Contains(head, []byte(`"generation"`)), err
 }

@@ -57,7 +57,11 @@ func (o Output) Write(ctx context.Context, write func(io.Writer) error) error {
 		return err
 	}
 	if !e.stream() {
-		return Replace(e.path, o.Mode, write)
+		err := Replace(e.path, o.Mode, write)
+		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EFBIG) {
+			err = fmt.Errorf("%w: make room there, or name a file on another disk", err)
+		}
+		return err
 	}
 	w, err := e.open(ctx)
 	if err != nil {
@@ -129,6 +133,11 @@ func (o Output) find() (end, error) {
 		return e, err
 	}
 	no := func(err error) (end, error) { return e, &fs.PathError{Op: "write", Path: o.Path, Err: err} }
+	if !e.stream() {
+		if err := OutsideDatasets(e.path); err != nil {
+			return no(err)
+		}
+	}
 	switch {
 	case e.st == nil && e.fd < 0:
 		return e, nil

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"unicode/utf8"
 
+	"github.com/khop-gnn/khop/internal/direct"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/internal/underway"
 )
@@ -147,8 +148,8 @@ func Replace(name string, mode fs.FileMode, write func(io.Writer) error) (err er
 			err = named(err, f.Name(), name)
 		}
 	}()
-	for _, step := range []func() error{func() error { return write(f) }, func() error { return f.Chmod(mode) },
-		func() error { return syncFile(f) }, f.Close} {
+	for _, step := range []func() error{func() error { return write(direct.NewWriter(f)) },
+		func() error { return f.Chmod(mode) }, func() error { return syncFile(f) }, f.Close} {
 		if err := step(); err != nil {
 			return err
 		}

@@ -3,9 +3,11 @@ package wholefile
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/khop-gnn/khop/internal/expect"
@@ -97,11 +99,9 @@ func TestAFileMayHaveTheLongestName(t *testing.T) {
 func TestErrorsOfReplacingNameTheFileItself(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "plot.svg")
 	for _, err := range []error{
-		Replace(name, 0o600, func(w io.Writer) error {
-			f := w.(*os.File)
-			_ = f.Close()
-			_, err := f.Write([]byte{1})
-			return err
+		Replace(name, 0o600, func(io.Writer) error {
+			beside := expect.Must(filepath.Glob(filepath.Join(filepath.Dir(name), ".plot.svg.*.new")))(t)
+			return &fs.PathError{Op: "write", Path: beside[0], Err: syscall.ENOSPC}
 		}),
 		Replace(filepath.Join(name, "none"), 0o600, nil),
 	} {

@@ -100,9 +100,12 @@ func (f *file) writeAll(p []byte) error {
 	if err != nil {
 		return f.fail(err, max(f.need-f.have, int64(len(p)-n)))
 	}
-	if f.behind == nil && f.have-f.sent >= sendStep {
-		sendToDisk(f.File, f.sent, f.have-f.sent)
-		f.sent = f.have
+	if f.behind == nil {
+		direct.Wrote(f.File, f.have-int64(n), int64(n))
+		if f.have-f.sent >= sendStep {
+			sendToDisk(f.File, f.sent, f.have-f.sent)
+			f.sent = f.have
+		}
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/direct"
 )
 
 // StringWriter takes a list of strings, in order, in constant memory. One goroutine at a time.
@@ -132,7 +133,7 @@ func (o *offsetWriter) write(p []byte) error {
 }
 
 func (o *offsetWriter) flush() error {
-	_, err := o.f.WriteAt(o.buf, o.at)
+	_, err := direct.WriteAt(o.f.File, o.buf, o.at)
 	if err != nil {
 		return o.f.fail(err, int64(len(o.buf)))
 	}

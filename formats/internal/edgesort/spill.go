@@ -44,7 +44,11 @@ func (s *spill) reserve(n int64) (int64, error) {
 // write writes bytes at a place. Both are aligned as package direct needs it, and b has memory up to the next border.
 func (s *spill) write(b []byte, at int64) error {
 	b = b[:(len(b)+direct.Align-1)&^(direct.Align-1)]
-	n, err := s.file.WriteAt(b, at)
+	write := direct.WriteAt
+	if s.direct {
+		write = (*os.File).WriteAt
+	}
+	n, err := write(s.file, b, at)
 	if s.direct && n == 0 && direct.Refused(err) {
 		s.direct = false
 		if err = direct.Set(s.file, false); err == nil {

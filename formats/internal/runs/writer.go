@@ -13,6 +13,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/internal/direct"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -444,7 +445,7 @@ func (w *Writer) write(blocks []block) error {
 }
 
 func (w *Writer) put(p []byte) error {
-	n, err := w.file.Write(p)
+	n, err := direct.WriteAt(w.file, p, w.at)
 	w.at += int64(n)
 	return err
 }

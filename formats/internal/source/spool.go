@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/internal/direct"
 	"github.com/khop-gnn/khop/internal/underway"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -94,8 +95,8 @@ func (s *Spool) append(p []byte) (int, error) {
 	if err := s.Budget.TakeDisk(int64(len(p))); err != nil {
 		return 0, err
 	}
+	n, err := direct.WriteAt(s.file, p, s.onDisk)
 	s.onDisk += int64(len(p))
-	n, err := s.file.Write(p)
 	s.Budget.Moved(int64(n), 0)
 	return n, NoSpace(s.Budget, s.size, err)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 
+	"github.com/khop-gnn/khop/internal/direct"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -80,7 +81,7 @@ func (t *Texts) flush() error {
 	}
 	t.onDisk += int64(len(t.last))
 	t.Budget.Moved(int64(len(t.last)), 0)
-	if _, err := f.Write(t.last); err != nil {
+	if _, err := direct.WriteAt(f, t.last, 0); err != nil {
 		return NoSpace(t.Budget, int64(len(t.full))*pieceBytes, err)
 	}
 	r, err := pinned.Map(f)

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -17,16 +19,19 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/khop-gnn/khop/formats/internal/arrayfile"
+	"github.com/khop-gnn/khop/formats/internal/transaction"
+	"github.com/khop-gnn/khop/internal/direct"
+	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/ranges"
 )
 
 // Dataset is what an entry is made of.
 type Dataset struct {
-	Object   func(path string, size int64) *ranges.Object // a file, of a size that is known
-	Key      string                                       // tells apart contents, and where they come from
-	Source   string                                       // where it lies, for people
-	Manifest []byte                                       // nil: it is a source, of which nobody knows checksums
-	Chunk    int64                                        // bytes of a chunk
+	Object   func(file int) *ranges.Object // where it lies
+	Key      string                        // tells apart contents, and where they come from
+	Source   string                        // where it lies, for people
+	Manifest []byte                        // nil: it is a source, of which nobody knows checksums
+	Chunk    int64                         // bytes of a chunk
 	Files    []File
 	// Sums returns the checksums of a file: of head and tail, and of each chunk. nil where there is no manifest.
 	Sums func(file int) (head uint64, chunks []uint64, err error)
@@ -68,19 +73,22 @@ func Open(ctx context.Context, c Cache, d Dataset) (*Entry, error) {
 	for i := range d.Files {
 		e.first = append(e.first, units)
 		units += e.x.units(&d.Files[i])
-		e.files = append(e.files, &file{object: d.Object(d.Files[i].Path, d.Files[i].Bytes)})
+		e.files = append(e.files, &file{})
 	}
 	err := c.locked(ctx, func() error {
-		if _, states, err := c.entryOf(d.Key); err != nil || len(states) != units {
-			if err := errors.Join(os.RemoveAll(e.path()), c.make(d.Key, e.x, d.Manifest)); err != nil {
-				return err
-			}
+		x, states, err := c.entryOf(d.Key)
+		if err != nil || !e.fits(x, states, units) {
+			err = errors.Join(os.RemoveAll(e.path()), c.make(d.Key, e.x, d.Manifest))
+		} else {
+			err = e.mend(states)
+		}
+		if err != nil {
+			return err
 		}
 		now := time.Now()
 		if err := os.Chtimes(e.path(lockName), now, now); err != nil {
 			return err
 		}
-		var err error
 		e.lock, err = lock(ctx, e.path(lockName), true)
 		return err
 	})
@@ -120,6 +128,7 @@ func (e *Entry) Close() error {
 func (e *Entry) open(i int) (*file, error) {
 	f := e.files[i]
 	f.once.Do(func() {
+		f.object = e.of.Object(i)
 		if e.of.Sums != nil {
 			f.head, f.sums, f.err = e.of.Sums(i)
 		}
@@ -160,7 +169,7 @@ func (e *Entry) Reserve(ctx context.Context, i int) (whole bool, err error) {
 	f := e.files[i]
 	f.room.Do(func() {
 		var without int
-		without, f.roomErr = e.reserve(ctx, []part{e.all(i)})
+		without, _, f.roomErr = e.reserve(ctx, []part{e.all(i)}, false)
 		f.whole = without < 0
 	})
 	return f.whole, f.roomErr
@@ -173,10 +182,11 @@ type part struct{ file, from, to int }
 func (e *Entry) all(i int) part { return part{i, 0, e.x.units(&e.x.Files[i])} }
 
 // reserve takes room for parts, as far as there is some, for the first ones first. It returns the first file of which
-// a unit has none; -1: all have room.
-func (e *Entry) reserve(ctx context.Context, parts []part) (without int, err error) {
+// a unit has none; -1: all have room; and the bytes of what is not there. whole: ErrRoom, and nothing is taken, where
+// the disk has no room for all.
+func (e *Entry) reserve(ctx context.Context, parts []part, whole bool) (without int, missing int64, err error) {
 	without = -1
-	return without, e.cache.locked(ctx, func() error {
+	err = e.cache.locked(ctx, func() error {
 		states, want := make([][]byte, len(parts)), int64(0)
 		for k, p := range parts {
 			states[k] = make([]byte, p.to-p.from)
@@ -184,17 +194,27 @@ func (e *Entry) reserve(ctx context.Context, parts []part) (without int, err err
 				return err
 			}
 			for u, s := range states[k] {
+				n := e.x.bytes(&e.x.Files[p.file], p.from+u)
+				if s != there {
+					missing += min(n, math.MaxInt64-missing)
+				}
 				if s == absent {
-					want += e.x.bytes(&e.x.Files[p.file], p.from+u)
+					want += min(n, math.MaxInt64-want)
 				}
 			}
 		}
-		if want == 0 {
+		if missing == 0 {
 			return nil
 		}
 		left, err := e.cache.room(want)
 		if err != nil {
 			return err
+		}
+		if free, err := transaction.FreeSpace(e.cache.Dir); err == nil && missing > free {
+			if left = min(left, free); whole {
+				return fmt.Errorf("%s: %w: %s are needed, and its disk has %s free: make room there, or name a folder "+
+					"on another disk", e.cache.Dir, ErrRoom, machine.Bytes(missing), machine.Bytes(free))
+			}
 		}
 		for k, p := range parts {
 			for u, s := range states[k] {
@@ -214,6 +234,7 @@ func (e *Entry) reserve(ctx context.Context, parts []part) (without int, err err
 		}
 		return nil
 	})
+	return without, missing, err
 }
 
 // stripes is how many locks there are for units that are being brought.
@@ -285,7 +306,7 @@ func (e *Entry) fetch(ctx context.Context, f *file, p part) (uint64, error) {
 	h := xxh3.New()
 	for _, span := range e.spans(p) {
 		err := f.object.Fetch(ctx, span[0], span[1]-span[0], func(b []byte, at int64) error {
-			_, err := f.data.WriteAt(b, at)
+			_, err := direct.WriteAt(f.data, b, at)
 			return err
 		})
 		if err == nil && e.of.Sums != nil {
@@ -388,11 +409,16 @@ func (e *Entry) Range(ctx context.Context, i int, from, to int64) error {
 
 // bringAll brings parts of files.
 func (e *Entry) bringAll(ctx context.Context, parts []part, progress func(done, total int64)) error {
-	missing, total := e.missing(parts)
-	if missing == nil {
+	whole := true
+	for range e.missing(parts) {
+		whole = false
+		break
+	}
+	if whole {
 		return nil
 	}
-	switch without, err := e.reserve(ctx, parts); {
+	without, total, err := e.reserve(ctx, parts, true)
+	switch {
 	case err != nil:
 		return err
 	case without >= 0:
@@ -402,7 +428,7 @@ func (e *Entry) bringAll(ctx context.Context, parts []part, progress func(done, 
 	done := int64(0)
 	g, inner := errgroup.WithContext(ctx)
 	g.SetLimit(ranges.InFlight)
-	for _, p := range missing {
+	for p := range e.missing(parts) {
 		if inner.Err() != nil {
 			break
 		}
@@ -425,22 +451,22 @@ func (e *Entry) bringAll(ctx context.Context, parts []part, progress func(done, 
 	return context.Cause(ctx)
 }
 
-// missing returns what is not there of parts: units of a group that lie one behind the other together, and all their
-// bytes.
-func (e *Entry) missing(parts []part) (list []part, total int64) {
-	for _, p := range parts {
-		for u := p.from; u < p.to; u++ {
-			if e.Has(p.file, u) {
-				continue
-			}
-			total += e.x.bytes(&e.x.Files[p.file], u)
-			if last := len(list) - 1; last >= 0 && list[last].file == p.file && list[last].to == u &&
-				e.group(list[last].from) == e.group(u) {
-				list[last].to++
-			} else {
-				list = append(list, part{p.file, u, u + 1})
+// missing yields what is not there of parts: units of a group that lie one behind the other together.
+func (e *Entry) missing(parts []part) iter.Seq[part] {
+	return func(yield func(part) bool) {
+		for _, p := range parts {
+			for u := p.from; u < p.to; u++ {
+				if e.Has(p.file, u) {
+					continue
+				}
+				from := u
+				for u+1 < p.to && e.group(u+1) == e.group(from) && !e.Has(p.file, u+1) {
+					u++
+				}
+				if !yield(part{p.file, from, u + 1}) {
+					return
+				}
 			}
 		}
 	}
-	return list, total
 }

@@ -4,15 +4,21 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 
+	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/ranges"
 )
 
 // sourceChunk is the bytes of the chunks that files of sources are brought by, several of them by a request: few beside
-// a part of a source, and beside what is read at the ends of its files.
-const sourceChunk = 256 << 10
+// a part of a source, and beside what is read at the ends of its files. Those of large sources are longer, so that
+// there are mostUnits.
+const (
+	sourceChunk = 256 << 10
+	mostUnits   = 1 << 22
+)
 
 // Source is a source from elsewhere, in the cache.
 type Source struct {
@@ -33,19 +39,25 @@ func OpenSource(ctx context.Context, c Cache, client *ranges.Client, at ranges.L
 	key := sha256.New()
 	fmt.Fprintln(key, at)
 	d, bytes := Dataset{Source: at.String(), Chunk: sourceChunk}, int64(0)
-	objects, versions := map[string]ranges.Location{}, map[string]string{}
+	d.Files = make([]File, 0, len(list))
 	for _, f := range list {
 		fmt.Fprintf(key, "%q %d %q\n", f.Name, f.Size, f.Version)
 		d.Files = append(d.Files, File{Path: f.Name, Bytes: f.Size, Size: f.Size})
-		versions[f.Name] = f.Version
-		if objects[f.Name] = at; folder {
-			objects[f.Name] = at.Join(f.Name)
-		}
-		bytes += f.Size
+		bytes += min(f.Size, math.MaxInt64-bytes)
+	}
+	for d.Chunk < ranges.RangeBytes && bytes/d.Chunk > mostUnits {
+		d.Chunk *= 2
+	}
+	if bytes/d.Chunk > mostUnits {
+		return nil, fmt.Errorf("%s: %w: it has %s, and %s are the most that are brought", at, ErrRoom,
+			machine.Bytes(bytes), machine.Bytes(mostUnits*d.Chunk))
 	}
 	d.Key = fmt.Sprintf("source-%x", key.Sum(nil)[:16])
-	d.Object = func(path string, size int64) *ranges.Object {
-		return client.Object(objects[path], size).Expect(versions[path])
+	d.Object = func(i int) *ranges.Object {
+		if folder {
+			return client.Object(at.Join(list[i].Name), list[i].Size).Expect(list[i].Version)
+		}
+		return client.Object(at, list[i].Size).Expect(list[i].Version)
 	}
 	e, err := Open(ctx, c, d)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/underway"
+	"github.com/khop-gnn/khop/internal/wholefile"
 )
 
 // What went wrong, for errors.Is.
@@ -61,7 +62,8 @@ type Tx struct {
 // and others.
 //
 // Errors: ErrExist if there is something that must not be replaced, or another writer is at work; ErrSpace if there is
-// less room than expected; fs.ErrNotExist if there is nothing to extend; else what the system says.
+// less room than expected; fs.ErrNotExist if there is nothing to extend; wholefile.ErrInput within another dataset;
+// else what the system says.
 func (k *Kind) Begin(dir string, opt Options) (*Tx, error) {
 	dir = target(dir)
 	if err := k.leaveWork(dir); err != nil {
@@ -85,6 +87,9 @@ func (k *Kind) Begin(dir string, opt Options) (*Tx, error) {
 		}
 		if complete {
 			return k.replacement(dir, opt)
+		}
+		if err := wholefile.OutsideDatasets(dir); err != nil {
+			return nil, k.Error(dir, "", err)
 		}
 		t, err := k.inPlace(dir, opt)
 		if t != nil || err != nil {

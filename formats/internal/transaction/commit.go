@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/khop-gnn/khop/internal/direct"
 )
 
 var errEnded = errors.New("the writer has ended")
@@ -67,7 +69,7 @@ func copyFile(from, to string) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(out, in)
+	_, err = io.Copy(direct.NewWriter(out), in)
 	if err == nil {
 		err = out.Sync()
 	}

@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 pyg = pytest.importorskip("torch_geometric.data", reason="torch_geometric is not installed")
 
 import khop  # noqa: E402
+from conftest import run  # noqa: E402
 from khop.pyg import LinkNeighborLoader, NeighborLoader  # noqa: E402
 
 N, M = 120, 900
@@ -384,3 +385,17 @@ def test_memory_of_rows_is_used_again_and_never_under_a_tensor_that_is_kept(prog
     batch = next(iter(whole))
     assert torch.equal(batch.x, data.x[batch.n_id]) and data.x.shape == (1000, 400)
     whole.close()
+
+
+@pytest.mark.parametrize("name, graph", [("sbm", pyg.Data), ("typed", pyg.HeteroData)])
+def test_an_export_is_what_from_dict_takes(name, graph, program, dataset, sample, tmp_path):
+    run(program, "export", dataset(name), tmp_path / "graph.pt", "--to", "pyg")
+    data = graph.from_dict(torch.load(tmp_path / "graph.pt"))
+    assert data.validate()
+    khop.write(tmp_path / "again.khop", data)
+    flags = "--seeds=all", "--fanouts=5,5"
+    if name == "sbm":  # types have another order
+        assert sample(tmp_path / "again.khop", *flags) == sample(dataset(name), *flags)
+    splits = [[(s["name"], s["count"]) for s in khop.info(path)["splits"]]
+              for path in (dataset(name), tmp_path / "again.khop")]
+    assert splits[0] == splits[1]

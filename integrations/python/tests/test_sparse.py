@@ -355,7 +355,7 @@ def test_sampled_gradients_are_right_in_the_mean(reduce, weighted, monkeypatch):
     """Of 1,600 gradients, with a row that has most edges. A bias of a third of the gradient's root mean square in any
     element would be found with a chance of 99 %: the elements of the mean have deviations of at most 0.045 of it, and 5
     of them are allowed, which chance exceeds in one of 14,000 cases of 120 elements."""
-    monkeypatch.setattr(khop.sparse, "SAMPLED_FROM", 1.0)
+    monkeypatch.setattr(khop.sparse, "SAMPLED_GAIN", 0.0)
     to = torch.cat([ids(1, 30, 250), torch.full((150,), 3)])
     of, w = ids(2, 20, 400), drawn(3, 400).abs() if weighted else None
     dy = drawn(5, 30, 6)
@@ -380,7 +380,7 @@ def test_sampled_gradients_are_right_in_the_mean(reduce, weighted, monkeypatch):
 
 def test_two_sampled_gradients_in_turn_are_right_in_the_mean(monkeypatch):
     """Draws of two products depend on nothing in common: else the gradient through both would be wrong in the mean."""
-    monkeypatch.setattr(khop.sparse, "SAMPLED_FROM", 1.0)
+    monkeypatch.setattr(khop.sparse, "SAMPLED_GAIN", 0.0)
     to, of, dy = ids(1, 20, 300), ids(2, 20, 300), drawn(5, 20, 3).abs()
 
     def gradient():
@@ -408,7 +408,7 @@ def test_gradients_are_exact_where_sampling_would_not_pay(monkeypatch):
     exact = gradient()
     with khop.sparse.patched(backward_budget=0.3):  # 200 edges of 30 rows
         close(gradient(), exact, "few edges a row")
-    monkeypatch.setattr(khop.sparse, "SAMPLED_FROM", 1.0)
+    monkeypatch.setattr(khop.sparse, "SAMPLED_GAIN", 0.0)
     with khop.sparse.patched(backward_budget=0.3):
         close(gradient(create_graph=True), exact, "a gradient that is differentiated")
         with khop.sparse.patched():
@@ -416,6 +416,27 @@ def test_gradients_are_exact_where_sampling_would_not_pay(monkeypatch):
         assert not torch.allclose(gradient(), exact)
     with khop.sparse.patched(backward_budget=1.0):
         close(gradient(), exact, "all rows")
+
+
+@pytest.mark.parametrize("degree, width, hubs, drawn_rows", [
+    (100, 64, 0, False),  # a draw takes as long as it saves, though a row adds 6,400 numbers
+    (400, 64, 0, True), (400, 64, 2, False),  # two nodes have most edges, and are always kept
+])
+def test_the_degrees_decide_which_gradients_are_drawn(degree, width, hubs, drawn_rows):
+    n = 2000
+    to, of = ids(1, n, n * degree), ids(2, n, n * degree)
+    if hubs:
+        to[: n * degree * 6 // 10] = ids(3, hubs, n * degree * 6 // 10)
+    dy = drawn(5, n, width)
+
+    def gradient():
+        x = drawn(4, n, width).requires_grad_()
+        products.aggregate(products.of_edges(n, n, to, of), "sum", None, x).backward(dy)
+        return x.grad
+    with khop.sparse.patched():
+        exact = gradient()
+    with khop.sparse.patched(backward_budget=0.1):
+        assert torch.allclose(gradient(), exact, atol=1e-3) != drawn_rows
 
 
 @pytest.mark.parametrize("wrong", [

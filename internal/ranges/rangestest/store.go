@@ -4,6 +4,7 @@ package rangestest
 
 import (
 	"bytes"
+	"crypto/md5"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -39,14 +40,21 @@ const (
 	Refuses       // 403
 	Ignores       // the range that was asked for: the whole object
 	Wrong         // a bit is another one
+	Drops         // the object is not kept, though the answer says so
+	Halves        // half of the object is kept, though the answer says so
+	Alters        // the object is kept with another bit, though the answer says so
 	Lost          // the object is written, and no answer comes
 	Loops         // a list that says that more follows, and has nothing, for ever
 	Halts         // an answer that begins with a byte, and stays
+	Breaks        // a list that ends in the middle
+	Boasts        // a list of an object of 15 TiB
+	Moves         // to Store.To
 )
 
 // Store is a store of objects.
 type Store struct {
 	URL string
+	To  string // where Moves leads
 
 	mu       sync.Mutex
 	objects  map[string][]byte // by bucket and key
@@ -178,9 +186,17 @@ func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case fault == Loops:
 		_, _ = io.WriteString(w, "<ListBucketResult><IsTruncated>true</IsTruncated>"+
 			"<NextContinuationToken>same</NextContinuationToken></ListBucketResult>")
+	case fault == Breaks:
+		_, _ = io.WriteString(w, "<ListBucketResult><Contents><Key>a/edges.csv</Key><Si")
+	case fault == Boasts:
+		_, _ = io.WriteString(w, "<ListBucketResult><Contents><Key>a/edges.csv</Key><Size>16492674416640</Size>"+
+			"</Contents></ListBucketResult>")
+	case fault == Moves:
+		http.Redirect(w, r, s.To+r.URL.RequestURI(), http.StatusTemporaryRedirect)
 	case fault == Halts:
 		halted := &writer{ResponseWriter: w, s: s, fault: Stalls, left: 1, end: r.Context().Done()}
-		_, _ = io.WriteString(halted, "<ListBucketResult>")
+		_, _ = io.WriteString(halted, map[bool]string{true: "[ ", false: "<ListBucketResult>"}[strings.HasPrefix(
+			r.URL.Path, "/api/")])
 	case strings.Contains(r.URL.Path, "/resolve/"):
 		s.hub(w, r, fault)
 	case strings.HasPrefix(r.URL.Path, "/api/"):
@@ -238,8 +254,8 @@ func (s *Store) listUploads(w http.ResponseWriter, r *http.Request) {
 
 // etagOf returns the ETag of an object.
 func etagOf(text []byte) string {
-	sum := sha256.Sum256(text)
-	return `"` + hex.EncodeToString(sum[:8]) + `"`
+	sum := md5.Sum(text)
+	return `"` + hex.EncodeToString(sum[:]) + `"`
 }
 
 // get answers a read.
@@ -370,7 +386,7 @@ func (s *Store) write(w http.ResponseWriter, r *http.Request, body []byte, fault
 			text = append(text, s.uploads[id].parts[i+1]...)
 		}
 		delete(s.uploads, id)
-		s.objects[name] = text
+		s.keep(name, text, fault)
 		fmt.Fprint(w, "<CompleteMultipartUploadResult></CompleteMultipartUploadResult>")
 	case r.Method == http.MethodDelete && id != "":
 		delete(s.uploads, id)
@@ -382,7 +398,21 @@ func (s *Store) write(w http.ResponseWriter, r *http.Request, body []byte, fault
 		s.uploads[id].parts[part] = body
 		w.Header().Set("ETag", etagOf(body))
 	default:
-		s.objects[name] = body
+		s.keep(name, body, fault)
 		w.Header().Set("ETag", etagOf(body))
 	}
+}
+
+// keep keeps an object, or what a store that lies keeps of it.
+func (s *Store) keep(name string, text []byte, fault Fault) {
+	switch {
+	case fault == Drops:
+		return
+	case fault == Halves:
+		text = text[:len(text)/2]
+	case fault == Alters && len(text) > 0:
+		text = slices.Clone(text)
+		text[len(text)/2] ^= 1
+	}
+	s.objects[name] = text
 }

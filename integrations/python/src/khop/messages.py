@@ -275,15 +275,16 @@ _fused: weakref.WeakSet[Any] = weakref.WeakSet()
 _reductions: dict[type, str] = {}
 
 
-def list_layers() -> None:
-    """Lists the layers of PyG for whose messages khop promises rows."""
+def list_layers() -> tuple[list[Any], dict[type, str]]:
+    """Lists the layers of PyG for whose messages khop promises rows. Returns them, and reductions by their class."""
     from torch_geometric import nn
     from torch_geometric.nn import aggr
 
-    for name in _LAYERS:
-        layer = getattr(nn, name, None)
+    layers = [getattr(nn, name) for name in _LAYERS if hasattr(nn, name)]
+    for layer in layers:
         _listed.update(getattr(layer, method) for method in _METHODS if hasattr(layer, method))
     _reductions.update((getattr(aggr, name), reduce) for name, reduce in _REDUCTIONS.items())
+    return layers, _reductions
 
 
 _C = TypeVar("_C", bound=type)

@@ -20,10 +20,11 @@ from . import _library, by_torch, unified_tensor
 from .errors import KhopError
 from .recent import Recent
 from .ring import lent
+from .rooms import Rooms
 
 _torch: Any = torch  # what its types do not tell
 SUM, MEAN, SPREAD = 0, 1, 2
-_TRANSPOSED = {SUM: SUM, MEAN: SPREAD, SPREAD: MEAN}
+TRANSPOSED = {SUM: SUM, MEAN: SPREAD, SPREAD: MEAN}
 """The reduction of the gradient with respect to x."""
 
 SUMS = {"sum": SUM, "add": SUM, "mean": MEAN}
@@ -37,6 +38,9 @@ FLOATS = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 DOUBLES = {torch.float32: 0, torch.float64: 3}
 """What extremes are computed of."""
 INTEGERS = {torch.int32: 4, torch.int64: 8}
+
+rooms = Rooms(kept=64, most=0)
+"""Memory of results on the CPU."""
 
 
 class Refused(Exception):
@@ -105,14 +109,14 @@ def operations() -> int:
 def usable() -> bool:
     """Whether khop can compute here and now: the library is loaded, and torch runs operations as they are called."""
     return _library.loaded() and not (
-        _torch.jit.is_tracing() or forward_ad._current_level >= 0 or _is_compiling() or _transforms() is not None
+        _torch.jit.is_tracing() or forward_ad._current_level >= 0 or compiling() or transforms() is not None
     )
 
 
-_is_compiling: Callable[[], bool] = getattr(
+compiling: Callable[[], bool] = getattr(
     getattr(_torch, "compiler", None), "is_compiling", getattr(_torch._utils, "is_compiling", lambda: False))
 """torch before 2.3 has it elsewhere."""
-_transforms: Callable[[], Any] = getattr(getattr(_torch._C, "_functorch", None), "peek_interpreter_stack", lambda: None)
+transforms: Callable[[], Any] = getattr(getattr(_torch._C, "_functorch", None), "peek_interpreter_stack", lambda: None)
 
 
 def place(t: Any) -> Optional[int]:
@@ -173,6 +177,7 @@ class Structure:
         self._values: Optional[tuple[Tensor, Optional[int]]] = None  # of the last product, and what has its stamp
         self._stamp = 0
         self._inverses: dict[bool, Tensor] = {}
+        self._heavy: dict[tuple[bool, float], float] = {}
         if make is not None:
             self._handle = _library.Handle()
             make(self._handle)
@@ -207,7 +212,7 @@ class Structure:
     ) -> Tensor:
         """Returns the product with x [columns, width]; float32. values is float32 [edges, heads], both are contiguous.
         With a share it uses some rows of x, drawn with the seed."""
-        y = torch.empty(self.cols if transposed else self.rows, x.size(1), dtype=torch.float32)
+        y = rooms.tensor(self.cols if transposed else self.rows, x.size(1), dtype=torch.float32)
         product = _Product(
             _address(values), x.data_ptr(), y.data_ptr(), x.size(1), heads, stamp, transposed, reduce, FLOATS[x.dtype],
             torch.get_num_threads(), share, seed)
@@ -217,7 +222,7 @@ class Structure:
     def extreme(self, least: bool, values: Optional[Tensor], x: Tensor, places: Optional[Tensor] = None) -> Tensor:
         """Returns the greatest or the least rows of each row, and the places of their edges. values are [edges]; all
         are contiguous, and of x's dtype."""
-        y = torch.empty(self.rows, x.size(1), dtype=x.dtype)
+        y = rooms.tensor(self.rows, x.size(1), dtype=x.dtype)
         call("extreme", self._handle, _Extreme(
             _address(values), x.data_ptr(), y.data_ptr(), _address(places), x.size(1), least, DOUBLES[x.dtype],
             torch.get_num_threads()))
@@ -227,7 +232,7 @@ class Structure:
         self, transposed: bool, values: Optional[Tensor], y: Tensor, x: Tensor, u: Optional[Tensor] = None,
     ) -> Tensor:
         """Returns the sums of u over the edges of the extremes, or how many these are."""
-        out = torch.empty(self.cols if transposed else self.rows, x.size(1), dtype=x.dtype)
+        out = rooms.tensor(self.cols if transposed else self.rows, x.size(1), dtype=x.dtype)
         call("winners", self._handle, _Winners(
             _address(values), x.data_ptr(), y.data_ptr(), _address(u), out.data_ptr(), x.size(1), transposed,
             DOUBLES[x.dtype], torch.get_num_threads()))
@@ -235,7 +240,7 @@ class Structure:
 
     def sample(self, heads: int, u: Tensor, v: Tensor) -> Tensor:
         """Returns the dot products of parts of rows of u and v at the ends of the edges, [edges, heads]."""
-        out = torch.empty(self.edges, heads, dtype=torch.float32)
+        out = rooms.tensor(self.edges, heads, dtype=torch.float32)
         sampled = _Sampled(u.data_ptr(), v.data_ptr(), out.data_ptr(), u.size(1), heads, torch.get_num_threads())
         call("sample", self._handle, sampled)
         return out
@@ -248,6 +253,17 @@ class Structure:
         return self._inverses[transposed]
 
 
+    def heavy(self, transposed: bool, share: float) -> float:
+        """Returns the share of the edges that rows have, or columns, which are kept in a gradient of a share of them,
+        since they have more than a quarter of that."""
+        if (transposed, share) not in self._heavy:
+            rows, columns, _ = self.ends()
+            degrees = (columns if transposed else rows).bincount()
+            many = degrees[degrees > share * self.edges / 4]
+            self._heavy[transposed, share] = float(many.sum()) / self.edges
+        return self._heavy[transposed, share]
+
+
 def _address(t: Optional[Tensor]) -> Optional[int]:
     return None if t is None else t.data_ptr()
 
@@ -256,28 +272,7 @@ def _floats(t: Tensor) -> Any:
     return t.float().contiguous()
 
 
-class Draws:
-    """Chooses which gradients of products use some of the rows: those of products whose rows add on average at least
-    this many numbers, edges times columns, for a share of the edges. Each draws rows of its own, so that the gradient
-    of all layers is right in the mean."""
-
-    def __init__(self, share: float, seed: int, least: float) -> None:
-        self.share, self.seed, self.least = share, seed, least
-        self._lock, self._number = threading.Lock(), 0
-
-    def next(self, s: Structure, transposed: bool, reduce: int, heads: int, dy: Tensor) -> tuple[float, int]:
-        """Returns share and seed for a gradient; no share if it is exact."""
-        rows = s.cols if transposed else s.rows
-        if torch.is_grad_enabled() or reduce == SPREAD or heads != 1 or dy.dtype != torch.float32 or s.on is not None:
-            return 0, 0
-        if s.edges == 0 or s.edges * dy.size(1) < self.least * rows:
-            return 0, 0
-        with self._lock:
-            self._number += 1
-            return self.share, (self.seed << 32 | self._number) & (1 << 64) - 1
-
-
-draws: Optional[Draws] = None  # None: gradients are exact
+draws: Any = None  # the Draws of patch; None: gradients are exact
 
 
 class _Multiply(torch.autograd.Function):
@@ -319,19 +314,17 @@ def _gradient(
     s: Structure, transposed: bool, reduce: int, stamp: int, values: Optional[Tensor], dy: Tensor,
 ) -> Tensor:
     """The gradient of a product with respect to x."""
-    heads = 1 if values is None else values.size(1)
     if draws is not None and _direct(dy):
-        share, seed = draws.next(s, transposed, reduce, heads, dy)
+        share, seed = draws.next(s, transposed, reduce, values, stamp, dy)
         if share > 0:
             weights = None if values is None else _floats(values)
-            return s.multiply(
-                not transposed, _TRANSPOSED[reduce], weights, heads, dy.contiguous(), stamp, share, seed)
-    return _multiply(s, not transposed, _TRANSPOSED[reduce], stamp, values, dy)
+            return s.multiply(not transposed, TRANSPOSED[reduce], weights, 1, dy.contiguous(), stamp, share, seed)
+    return _multiply(s, not transposed, TRANSPOSED[reduce], stamp, values, dy)
 
 
 def _direct(*tensors: Any) -> bool:
     """Whether the library can read tensors that gradients are made of: not those of vmap, or of forward mode."""
-    if forward_ad._current_level >= 0 or _transforms() is not None:
+    if forward_ad._current_level >= 0 or transforms() is not None:
         return False
     try:
         return all(type(t) in (Tensor, torch.nn.Parameter) and t.data_ptr() >= 0 for t in tensors if t is not None)
@@ -344,6 +337,9 @@ def _multiply(s: Structure, transposed: bool, reduce: int, stamp: int, values: O
     if _direct(values, x):
         y: Tensor = _Multiply.apply(s, transposed, reduce, stamp, values, x, *s.under)
         return y
+    if by_operations is not None and by_operations.computes(s):
+        y = by_operations.product(s, transposed, reduce, values, x)
+        return y
     y = by_torch.multiply(s, transposed, reduce == MEAN, reduce == SPREAD, values, x)
     return y if values is not None and values.dtype == torch.float32 else y.to(x.dtype)
 
@@ -352,6 +348,9 @@ def _sample(s: Structure, heads: int, u: Tensor, v: Tensor) -> Tensor:
     """The dot products of rows at the ends of the edges by the library, or by torch where that cannot be."""
     if _direct(u, v):
         out: Tensor = _Sample.apply(s, heads, u, v, *s.under)
+        return out
+    if by_operations is not None and by_operations.computes(s):
+        out = by_operations.dots(s, heads, u, v)
         return out
     return by_torch.sample(s, heads, u, v)
 
@@ -435,7 +434,7 @@ def _won(s: Structure, transposed: bool, values: Optional[Tensor], y: Tensor, x:
 def _first(s: Structure, least: bool, values: Optional[Tensor], x: Tensor) -> Tensor:
     """The extremes of rows, whose gradient goes to the first edge that has them."""
     learned = torch.is_grad_enabled() and (x.requires_grad or values is not None and values.requires_grad)
-    places = torch.empty(s.rows, x.size(1), dtype=torch.int64) if learned else None
+    places = rooms.tensor(s.rows, x.size(1), dtype=torch.int64) if learned else None
     y = s.extreme(least, None if values is None else values.detach(), x.detach().contiguous(), places)
     if places is None:
         return y
@@ -542,6 +541,7 @@ structures = Structures(16)
 
 
 on_devices: Any = None  # the module placed, which says so of itself: it builds on this one
+by_operations: Any = None  # the module operators, likewise, if this torch has what it needs
 
 
 def _one_place(*tensors: Tensor) -> Optional[int]:
@@ -579,16 +579,20 @@ def of_edges(rows: int, cols: int, targets: Tensor, sources: Tensor) -> Structur
         raise Refused
     if targets.dim() != 1 or targets.shape != sources.shape:
         raise Refused
-    edges, on = targets.numel(), _one_place(targets, sources)
+    on = _one_place(targets, sources)
     if on is not None:
         return structures.find(
             ("edges", on, rows, cols), (targets, sources),
             lambda: on_devices.of_edges(on, rows, cols, targets, sources), search=True)
 
+    return structures.find(
+        ("edges", rows, cols), (targets, sources), lambda: made_of_edges(rows, cols, targets, sources), search=True)
+
+
+def made_of_edges(rows: int, cols: int, targets: Tensor, sources: Tensor) -> Structure:
+    """Makes the structure of edges on the CPU. KhopError for ids out of range."""
     def make(handle: Any) -> None:
         to, of = targets.contiguous(), sources.contiguous()
-        call("edges", rows, cols, edges, to.data_ptr(), of.data_ptr(), INTEGERS[to.dtype], handle)
+        call("edges", rows, cols, to.numel(), to.data_ptr(), of.data_ptr(), INTEGERS[to.dtype], handle)
 
-    under = (targets, sources)
-    return structures.find(
-        ("edges", rows, cols), under, lambda: Structure(under, rows, cols, edges, make, False), search=True)
+    return Structure((targets, sources), rows, cols, targets.numel(), make, False)

@@ -24,12 +24,13 @@ class Replacements:
         """By the id of what was there: that, and its stand-in."""
         self._undo: list[Callable[[], None]] = []
 
-    def put(self, owner: Any, name: str, new: Callable[..., Any]) -> None:
-        """Puts a function in the place of an attribute of a module or a class, once."""
+    def put(self, owner: Any, name: str, new: Callable[..., Any], compiled: bool = False) -> None:
+        """Puts a function in the place of an attribute of a module or a class, once. With compiled, torch.compile takes
+        the new one."""
         if (id(owner), name) in self._put:
             return
         old = getattr(owner, name)
-        own = self._put[id(owner), name] = self._stand_in(old, new)
+        own = self._put[id(owner), name] = self._stand_in(old, new, compiled)
         setattr(owner, name, own)
 
         def undo() -> None:
@@ -54,9 +55,10 @@ class Replacements:
             self._undo.pop()()
         _swap({id(own): old for old, own in self._everywhere.values()})
 
-    def _stand_in(self, khop_old: Any, khop_new: Callable[..., Any]) -> Any:
+    def _stand_in(self, khop_old: Any, khop_new: Callable[..., Any], compiled: bool = False) -> Any:
         """A function that calls the new one while this is in force, with the old one's name and signature. TorchScript
-        and torch.compile take the old one: they unwrap what is marked as script_if_tracing marks it."""
+        and torch.compile take the old one: they unwrap what is marked as script_if_tracing marks it. TorchScript finds
+        that of a method without."""
         khop_self = self
 
         def either(*args: Any, **kwargs: Any) -> Any:
@@ -68,8 +70,9 @@ class Replacements:
         else:
             self._register(khop_old, either)
         functools.update_wrapper(either, khop_old)
-        setattr(either, "__script_if_tracing_wrapper", True)
-        setattr(either, "__original_fn", khop_old)
+        if not compiled:
+            setattr(either, "__script_if_tracing_wrapper", True)
+            setattr(either, "__original_fn", khop_old)
         return either
 
     def _register(self, old: Any, own: Any) -> None:

@@ -22,7 +22,8 @@ from typing import Any, Callable, Iterator, Optional
 import torch
 from torch import Tensor
 
-from . import _library, messages, placed, products
+from . import _library, messages, operators, placed, products, traced
+from .draws import Draws
 from .errors import OptionError
 from .messages import fuse
 from .products import operations
@@ -30,6 +31,9 @@ from .reassociate import layers as layers_in_both_ways
 from .replacements import Replacements
 
 __all__ = ["clear", "fuse", "operations", "patch", "patched", "unpatch"]
+
+RESULT_MEMORY = 1 << 30
+"""How many bytes of results that nobody has are kept for the next ones, unless patch is given another number."""
 
 _lock = threading.RLock()
 
@@ -41,6 +45,7 @@ class _Options:
     reassociate: bool = False
     backward_budget: float = 0
     seed: int = 0
+    result_memory: int = RESULT_MEMORY
 
     def __post_init__(self) -> None:
         if not isinstance(self.reassociate, bool):
@@ -50,9 +55,14 @@ class _Options:
             raise OptionError(f"backward_budget is a number from 0 to 1, not {budget!r}")
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 1 << 32:
             raise OptionError(f"seed is an integer from 0 to {(1 << 32) - 1}, not {self.seed!r}")
+        memory = self.result_memory
+        if isinstance(memory, bool) or not isinstance(memory, int) or memory < 0:
+            raise OptionError(f"result_memory is a number of bytes from 0, not {memory!r}")
 
 
-def patch(*, reassociate: bool = False, backward_budget: float = 0, seed: int = 0) -> None:
+def patch(
+    *, reassociate: bool = False, backward_budget: float = 0, seed: int = 0, result_memory: int = RESULT_MEMORY,
+) -> None:
     """Replaces products of torch, and of PyG and DGL if they are installed, by khop's.
 
     Call it before or after their import, or again after a later import. LibraryNotFound if this package came without
@@ -61,18 +71,21 @@ def patch(*, reassociate: bool = False, backward_budget: float = 0, seed: int = 
     With reassociate, layers of PyG multiply with their weight before or after they sum over edges, whichever is less
     work: docs/sparse.md lists them. backward_budget is a number from 0 to 1; 0 gives exact gradients. Otherwise
     gradients of sums over edges use rows that have that share of the edges. These are drawn with the seed, and the
-    result is right in the mean. This applies only if the mean degree times the columns is SAMPLED_FROM or more: below,
-    drawing takes longer than it saves.
+    result is right in the mean. A gradient is exact if drawing would take about as long as it saves, which the degrees
+    and the columns tell.
+
+    result_memory bounds the bytes of results on the CPU that khop keeps for the next ones once nobody has them; with 0
+    each result is in new memory. clear gives all of it back.
     """
-    options = _Options(reassociate, backward_budget, seed)
+    options = _Options(reassociate, backward_budget, seed, result_memory)
     _library.load()
     with _lock:
         _own_state().options = options
         _settle()
 
 
-SAMPLED_FROM = 5000.0
-"""The mean degree times the columns from which on sampled gradients pay: docs/results/ops.md."""
+SAMPLED_GAIN = 1.2
+"""How many times as fast a sampled gradient must be, as predicted: docs/results/ops.md."""
 
 
 def unpatch() -> None:
@@ -85,12 +98,14 @@ def unpatch() -> None:
 
 
 @contextlib.contextmanager
-def patched(*, reassociate: bool = False, backward_budget: float = 0, seed: int = 0) -> Iterator[None]:
+def patched(
+    *, reassociate: bool = False, backward_budget: float = 0, seed: int = 0, result_memory: int = RESULT_MEMORY,
+) -> Iterator[None]:
     """with khop.sparse.patched(): patches inside, and leaves what was there before outside. Options are patch's.
 
     Of blocks of several threads, the one that began last is in force, in all threads.
     """
-    state = _State(_Options(reassociate, backward_budget, seed), threading.get_ident())
+    state = _State(_Options(reassociate, backward_budget, seed, result_memory), threading.get_ident())
     _library.load()
     with _lock:
         _blocks.append(state)
@@ -109,7 +124,7 @@ class _State:
 
     options: Optional[_Options] = None
     thread: int = 0
-    draws: Optional[products.Draws] = None
+    draws: Optional[Draws] = None
     of: Optional[_Options] = None  # the options that the draws are of
 
 
@@ -138,6 +153,7 @@ def _settle() -> None:
     global _now
     state = _in_force()
     options = state.options
+    products.rooms.bound(0 if options is None else options.result_memory)
     if options is None:
         products.draws = None
         if _now is not None:
@@ -148,7 +164,7 @@ def _settle() -> None:
     if state.of is not options:
         state.draws, state.of = None, options
         if options.backward_budget:
-            state.draws = products.Draws(options.backward_budget, options.seed, SAMPLED_FROM)
+            state.draws = Draws(options.backward_budget, options.seed, SAMPLED_GAIN)
     products.draws = state.draws
     if _now is None:
         _now = Replacements()
@@ -165,8 +181,10 @@ def _settle() -> None:
 
 
 def clear() -> None:
-    """Clears matrices, transposes and norms of earlier calls, and the tensors they belong to."""
+    """Clears matrices, transposes and norms of earlier calls, the tensors they belong to, and memory of results."""
+    products.rooms.clear()
     products.structures.clear()
+    operators.numbered.clear()
     _norms.clear()
     _graphs.clear()
 
@@ -323,8 +341,9 @@ def _patch_pyg(replacements: Replacements) -> None:
             return old_norm(edge_index, edge_weight, *rest, **options)
         return _norms.call(old_norm, (edge_index, edge_weight), rest)
 
-    messages.list_layers()
     replacements.put(MessagePassing, name, index_select)
+    traced.patch(replacements, *messages.list_layers())
+    messages.list_layers()  # with what stands in now
     replacements.put_everywhere({old_scatter: scatter, old_segment: segment, old_spmm: spmm, old_norm: gcn_norm,
                                  old_softmax: softmax})
     layers_in_both_ways(replacements.put, _reassociating)

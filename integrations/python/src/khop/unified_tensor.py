@@ -19,7 +19,7 @@ from . import _library
 from .errors import OptionError
 from .frameworks import Torch
 from .protocol import FOREIGN
-from .rooms import LEAST, Rooms
+from .rooms import Rooms
 
 _torch: Any = torch  # what its types do not tell
 
@@ -79,13 +79,6 @@ rooms = Rooms()
 def _threads_for(size: int) -> int:
     """How many threads gather rows of size bytes in all: to wake another takes as long as to copy a few megabytes."""
     return int(_torch.get_num_threads()) if size >= 8 << 20 else 1
-
-
-def _room(shape: tuple[int, ...], dtype: Any, size: int) -> Any:
-    """A tensor on the CPU for rows of size bytes in all."""
-    if size < LEAST:
-        return torch.empty(shape, dtype=dtype)
-    return torch.frombuffer(rooms.take(size), dtype=dtype, count=math.prod(shape)).view(shape)
 
 
 class _Memory:
@@ -269,7 +262,7 @@ class UnifiedTensor(torch.Tensor):
         size = ids.numel() * column.row_bytes
         if out is None:
             dtype = column.plain.dtype
-            out = _room(shape, dtype, size) if on is None else devices.empty(shape, dtype, on)
+            out = rooms.tensor(*shape, dtype=dtype) if on is None else devices.empty(shape, dtype, on)
         elif tuple(out.shape) != shape or out.dtype != column.plain.dtype or not out.is_contiguous() \
                 or devices.ordinal(out) != on:
             raise OptionError(f"out must be contiguous, {column.plain.dtype} {list(shape)}, and where the ids are")

@@ -1,0 +1,121 @@
+package staged
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+
+	"github.com/zeebo/xxh3"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/khop-gnn/khop/internal/wholefile"
+)
+
+// SourceOf returns where the dataset in a folder of a cache (Entry.Dir) lies; "" of any other folder.
+func SourceOf(dir string) string {
+	var x index
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(dir), indexName))
+	if filepath.Base(dir) != dataName || err != nil || json.Unmarshal(text, &x) != nil || x.Chunk <= 0 {
+		return ""
+	}
+	return x.Source
+}
+
+// fits reports whether an entry that is there has the files of the dataset. What it does not fit is made anew.
+func (e *Entry) fits(x index, states []byte, units int) bool {
+	return x.Chunk == e.x.Chunk && slices.Equal(x.Files, e.x.Files) && len(states) == units
+}
+
+// mend makes again what somebody removed or changed of an entry: its lock, its manifest, and files that are missing or
+// of another size, of which then nothing is there. The cache is locked.
+func (e *Entry) mend(states []byte) error {
+	for _, name := range []string{lockName, fillName} {
+		_, err := os.Stat(e.path(name))
+		if errors.Is(err, os.ErrNotExist) && name == lockName {
+			err = wholefile.New(e.path(name), 0o600, nil)
+		} else if errors.Is(err, os.ErrNotExist) {
+			err = os.Mkdir(e.path(name), 0o700)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := e.mendManifest(); err != nil {
+		return err
+	}
+	for i := range e.x.Files {
+		f := &e.x.Files[i]
+		name := filepath.Join(e.Dir(), filepath.FromSlash(f.Path))
+		if st, err := os.Lstat(name); err == nil && st.Mode().IsRegular() && st.Size() == f.Bytes {
+			continue
+		}
+		err := errors.Join(os.RemoveAll(name), os.MkdirAll(filepath.Dir(name), 0o700), hole(name, f.Bytes))
+		if err != nil {
+			return err
+		}
+		clear(states[e.first[i]:][:e.x.units(f)])
+		if err := os.WriteFile(e.path(statesName), states, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mendManifest writes the manifest again where it is not that of the dataset.
+func (e *Entry) mendManifest() error {
+	if e.of.Manifest == nil {
+		return nil
+	}
+	name := filepath.Join(e.Dir(), manifest)
+	text, err := os.ReadFile(name)
+	if err == nil && slices.Equal(text, e.of.Manifest) {
+		return nil
+	}
+	return errors.Join(os.RemoveAll(name), os.MkdirAll(e.Dir(), 0o700), wholefile.New(name, 0o600, e.of.Manifest))
+}
+
+// Verify compares all that is there of some files with its checksums. What does not fit is not there any more: Whole
+// brings it again.
+func (e *Entry) Verify(ctx context.Context, files []int) error {
+	if e.of.Sums == nil {
+		return nil
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for _, i := range files {
+		for u := range e.x.units(&e.x.Files[i]) {
+			if e.Has(i, u) {
+				g.Go(func() error { return e.verify(ctx, i, u) })
+			}
+		}
+	}
+	return g.Wait()
+}
+
+// verify compares a unit that is there.
+func (e *Entry) verify(ctx context.Context, i, unit int) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	f, err := e.open(i)
+	if err != nil {
+		return err
+	}
+	h := xxh3.New()
+	for _, span := range e.spans(part{i, unit, unit + 1}) {
+		n := span[1] - span[0]
+		if _, err := io.CopyN(h, io.NewSectionReader(f.data, span[0], n), n); err != nil {
+			return err
+		}
+	}
+	if e.compare(i, f, unit, h.Sum64()) == nil {
+		return nil
+	}
+	_, err = e.states.WriteAt([]byte{reserved}, int64(e.first[i]+unit))
+	return err
+}

@@ -63,10 +63,6 @@ bench: ## run the Go benchmarks, each for BENCHTIME (1s)
 bench-peers: ## measure beside other loaders, on the same graph and batches: docs/results/cpu.md and charts
 	bench/peers/setup.sh && python3 bench/peers/run.py
 
-.PHONY: peer-means
-peer-means: ## whether samplers have the means of GraphBolt's and PyG's (PYG= an interpreter with PyG and torch-sparse)
-	bench/peers/setup.sh && $${KHOP_BENCH_DIR:-.bench}/dgl/bin/python bench/peers/means.py $(if $(PYG),--pyg $(PYG))
-
 .PHONY: bench-ops
 bench-ops: ## sparse operations beside torch, scipy and C (needs KHOP_TESTDATA, and the environments of bench-peers)
 	python3 bench/ops/run.py

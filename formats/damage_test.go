@@ -62,25 +62,22 @@ func TestEveryFlippedBitOfManifestHeadAndFooterIsFound(t *testing.T) {
 	for name, check := range checks {
 		b := all[name]
 		expect.OK(t, check(b))
-		for i := range b {
+		good := slices.Clone(b)
+		expect.EachByte(b, func(i int, was byte) []byte {
 			if e := elements[name]; int64(i) >= e[0] && int64(i) < e[1] {
-				continue // Check reads them
+				return nil // Check reads them
 			}
-			for bit := range 8 {
-				b[i] ^= 1 << bit
-				if err := check(b); !errors.Is(err, ErrCorrupt) {
-					t.Fatalf("%s: bit %d of byte %d changed: %v", name, bit, i, err)
-				}
-				if i%23 == 0 && bit == i%8 {
-					put(t, dir, name, b)
-					if err := openError(dir); !errors.Is(err, ErrCorrupt) ||
-						!strings.Contains(err.Error(), filepath.FromSlash(name)) {
-						t.Fatalf("%s: bit %d of byte %d changed in the file: %v", name, bit, i, err)
-					}
-				}
-				b[i] ^= 1 << bit
+			return expect.Flips(was)
+		}, func(i int) {
+			err := check(b)
+			expect.Ensure(t, errors.Is(err, ErrCorrupt), "%s: byte %d is %x: %v", name, i, b[i], err)
+			if i%23 == 0 && b[i] == good[i]^1<<(i%8) {
+				put(t, dir, name, b)
+				err := openError(dir)
+				expect.Ensure(t, errors.Is(err, ErrCorrupt) && strings.Contains(err.Error(), filepath.FromSlash(name)),
+					"%s: byte %d is %x in the file: %v", name, i, b[i], err)
 			}
-		}
+		})
 		put(t, dir, name, b)
 	}
 	err := openError(dir)

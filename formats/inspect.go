@@ -12,40 +12,41 @@ import (
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/names"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
 // Inspection is the result of Inspect: facts that are valid in a dataset, but may be mistakes.
 type Inspection struct {
-	Degrees    []DegreeBin  `json:"degrees"`  // of in-edges; none above the greatest
+	Degrees    []degreeBin  `json:"degrees"`  // of in-edges; none above the greatest
 	Isolated   int64        `json:"isolated"` // nodes without edges
 	SelfLoops  int64        `json:"self_loops"`
 	Duplicates int64        `json:"duplicate_edges"` // of one type, and between the same nodes as one before
-	NotFinite  []NotFinite  `json:"not_finite"`
-	Late       []LateSplit  `json:"late"`
-	Leaked     []LeakedLink `json:"leaked"`
+	NotFinite  []notFinite  `json:"not_finite"`
+	Late       []lateSplit  `json:"late"`
+	Leaked     []leakedLink `json:"leaked"`
 
 	Shared []graph.SharedNodes `json:"shared"`
 }
 
-// DegreeBin counts the nodes that have From to To in-edges: 0, 1, 2 to 3, 4 to 7, and so on.
-type DegreeBin struct {
+// degreeBin counts the nodes that have From to To in-edges: 0, 1, 2 to 3, 4 to 7, and so on.
+type degreeBin struct {
 	From  int64 `json:"from"`
 	To    int64 `json:"to"`
 	Nodes int64 `json:"nodes"`
 }
 
-// NotFinite counts the rows of a column that hold NaN or an infinity.
-type NotFinite struct {
+// notFinite counts the rows of a column that hold NaN or an infinity.
+type notFinite struct {
 	Owner  string `json:"owner"` // a node type, or "edges"
 	Column string `json:"column"`
 	Rows   int64  `json:"rows"`
 	First  int64  `json:"first"` // the first of them
 }
 
-// LateSplit counts the nodes of the split "train" whose time is later than the first of the split "test".
-type LateSplit struct {
+// lateSplit counts the nodes of the split "train" whose time is later than the first of the split "test".
+type lateSplit struct {
 	Type   string `json:"type"`
 	Column string `json:"column"`
 	Index  int    `json:"index"`
@@ -53,9 +54,9 @@ type LateSplit struct {
 	Of     int64  `json:"of"`
 }
 
-// LeakedLink counts the links of a split, other than train, that are edges of the graph which the split follows, and
+// leakedLink counts the links of a split, other than train, that are edges of the graph which the split follows, and
 // those that such an edge reverses: one from the link's target to its source, of the same type or of another.
-type LeakedLink struct {
+type leakedLink struct {
 	Split    string `json:"split"`
 	Index    int    `json:"index"`
 	Links    int64  `json:"links"`
@@ -67,7 +68,7 @@ type LeakedLink struct {
 // Errors: ErrCorrupt for damage that Check finds too, context.Cause(ctx).
 func (d *Dataset) Inspect(ctx context.Context, progress Progress) (*Inspection, error) {
 	x := &inspector{ctx: ctx, d: d, g: d.graph, s: d.graph.Schema(), Inspection: &Inspection{
-		NotFinite: []NotFinite{}, Late: []LateSplit{}, Leaked: []LeakedLink{}, Shared: []graph.SharedNodes{}}}
+		NotFinite: []notFinite{}, Late: []lateSplit{}, Leaked: []leakedLink{}, Shared: []graph.SharedNodes{}}}
 	shared := func() error {
 		x.Shared = append(x.Shared, graph.Shared(x.s, x.g.Splits())...)
 		return x.ctx.Err()
@@ -165,7 +166,7 @@ func (x *inspector) edges() error {
 
 func (x *inspector) addBin(i int, nodes int64) {
 	for k := len(x.Degrees); k <= i; k++ {
-		b := DegreeBin{}
+		b := degreeBin{}
 		if k > 0 {
 			b.From, b.To = 1<<(k-1), 1<<(k-1)*2-1
 		}
@@ -198,7 +199,7 @@ func (x *inspector) finite(owner string, c graph.Column, t unified.Tensor) error
 	if !ok {
 		return nil
 	}
-	found, width := NotFinite{Owner: owner, Column: c.Name}, c.Width()
+	found, width := notFinite{Owner: owner, Column: c.Name}, c.Width()
 	for row := range t.Len() {
 		if row*width&0xFFFFF < width && x.ctx.Err() != nil {
 			return context.Cause(x.ctx)
@@ -243,7 +244,7 @@ func (x *inspector) times() error {
 }
 
 func (x *inspector) late(t, index int, column string, at func(int64) float64) {
-	found := LateSplit{Type: x.s.Nodes[t].Name, Column: column, Index: index}
+	found := lateSplit{Type: x.s.Nodes[t].Name, Column: column, Index: index}
 	first := math.Inf(1)
 	x.eachSeed("test", index, t, func(v int64) { first = min(first, at(v)) })
 	x.eachSeed("train", index, t, func(v int64) {
@@ -286,9 +287,9 @@ func (x *inspector) links() error {
 		if k.Name == "train" {
 			continue
 		}
-		found := LeakedLink{Split: k.Name, Index: k.Index}
+		found := leakedLink{Split: k.Name, Index: k.Index}
 		follow := func(int64) int64 { return 1 }
-		if column, ok := x.g.EdgeColumn(FollowColumn(k.Name, k.Index)); ok {
+		if column, ok := x.g.EdgeColumn(names.Follow(k.Name, k.Index)); ok {
 			if by, err := unified.Integers(column); err == nil {
 				follow = by
 			}
@@ -306,7 +307,7 @@ func (x *inspector) links() error {
 }
 
 // leaked counts the links of a set that are edges which the split follows.
-func (x *inspector) leaked(found *LeakedLink, set LinkSet, follow func(edge int64) int64) error {
+func (x *inspector) leaked(found *leakedLink, set LinkSet, follow func(edge int64) int64) error {
 	src, err1 := unified.Integers(set.Sources)
 	dst, err2 := unified.Integers(set.Targets)
 	if err1 != nil || err2 != nil {

@@ -125,8 +125,8 @@ func (o *odd) write(t *testing.T) string {
 
 // want counts in the most obvious way.
 func (o *odd) want() *Inspection {
-	x := &Inspection{NotFinite: []NotFinite{{Owner: "paper", Column: "x", Rows: 2, First: 7}}, Late: []LateSplit{},
-		Leaked: []LeakedLink{}}
+	x := &Inspection{NotFinite: []notFinite{{Owner: "paper", Column: "x", Rows: 2, First: 7}}, Late: []lateSplit{},
+		Leaked: []leakedLink{}}
 	in, touched := map[int64]int64{}, map[int64]bool{}
 	for e, times := range o.edges {
 		in[e[2]] += int64(times)
@@ -137,7 +137,7 @@ func (o *odd) want() *Inspection {
 		x.Duplicates += int64(times - 1)
 	}
 	x.Isolated = oddPapers + oddAuthors - int64(len(touched))
-	x.Degrees = []DegreeBin{{0, 0, 0}, {1, 1, 0}, {2, 3, 0}, {4, 7, 0}, {8, 15, 0}}
+	x.Degrees = []degreeBin{{0, 0, 0}, {1, 1, 0}, {2, 3, 0}, {4, 7, 0}, {8, 15, 0}}
 	for v := range int64(oddPapers + oddAuthors) {
 		for i := range x.Degrees {
 			if b := &x.Degrees[i]; b.From <= in[v] && in[v] <= b.To {
@@ -147,7 +147,7 @@ func (o *odd) want() *Inspection {
 	}
 	year, _ := unified.View[int32](o.NodeColumns[0]["year"])
 	time, _ := unified.View[float64](o.NodeColumns[1]["time"])
-	late := func(l LateSplit, train []float64, test ...float64) {
+	late := func(l lateSplit, train []float64, test ...float64) {
 		for _, at := range train {
 			if l.Of++; at > slices.Min(test) {
 				l.Nodes++
@@ -161,10 +161,10 @@ func (o *odd) want() *Inspection {
 	for _, y := range year[1:7] {
 		papers = append(papers, float64(y))
 	}
-	late(LateSplit{Type: "paper", Column: "year"}, papers, float64(year[10]), float64(year[11]))
+	late(lateSplit{Type: "paper", Column: "year"}, papers, float64(year[10]), float64(year[11]))
 	authors := []float64{time[0], time[80], time[89]}
-	late(LateSplit{Type: "author", Column: "time", Index: 1}, authors, time[10], time[11])
-	leaked := LeakedLink{Split: "valid"}
+	late(lateSplit{Type: "author", Column: "time", Index: 1}, authors, time[10], time[11])
+	leaked := leakedLink{Split: "valid"}
 	for _, k := range o.links {
 		if leaked.Of += k[2]; k[2] == 1 && o.edges[[3]int64{1, oddPapers + k[0], k[1]}] > 0 {
 			leaked.Links++
@@ -179,7 +179,7 @@ func TestInspectFindsWhatABruteForceFinds(t *testing.T) {
 		o := newOdd(rand.New(rand.NewPCG(seed, 5)), []graph.Order{graph.BySource, graph.ByTime}[seed%2])
 		want := o.want()
 		if seed%2 == 0 {
-			want.NotFinite = append(want.NotFinite, NotFinite{Owner: "edges", Column: "time", Rows: 1,
+			want.NotFinite = append(want.NotFinite, notFinite{Owner: "edges", Column: "time", Rows: 1,
 				First: o.Indices.Len() / 2})
 		}
 		ds, steps := open(t, o.write(t)), []int64{}
@@ -231,7 +231,7 @@ func TestInspectSearchesForLinksInOrderedEdges(t *testing.T) {
 		}
 	}
 	all := int64(len(ends[0]))
-	want := []LeakedLink{{Split: "test", Index: 1, Links: int64(len(has)), Reversed: reversed, Of: all}}
+	want := []leakedLink{{Split: "test", Index: 1, Links: int64(len(has)), Reversed: reversed, Of: all}}
 	expect.That(t, slices.Equal(got.Leaked, want), "got %v, want %v", got.Leaked, want)
 }
 
@@ -269,9 +269,9 @@ func TestHintsSayWhatMayNotBeMeant(t *testing.T) {
 	hints := (&Inspection{SelfLoops: 9}).Hints()
 	expect.That(t, hints != nil && len(hints) <= 0, "of nothing: %q", hints)
 	got := (&Inspection{Isolated: 1, Duplicates: 2,
-		NotFinite: []NotFinite{{"paper", "x", 1, 1234567}, {"edges", "w", 2, 0}},
-		Late:      []LateSplit{{Type: "paper", Column: "year", Index: 3, Nodes: 1234, Of: 5000}},
-		Leaked: []LeakedLink{{Split: "test", Index: 2, Links: 1, Of: 1},
+		NotFinite: []notFinite{{"paper", "x", 1, 1234567}, {"edges", "w", 2, 0}},
+		Late:      []lateSplit{{Type: "paper", Column: "year", Index: 3, Nodes: 1234, Of: 5000}},
+		Leaked: []leakedLink{{Split: "test", Index: 2, Links: 1, Of: 1},
 			{Split: "val", Reversed: 2, Of: 9}}}).Hints()
 	want := []string{
 		"1 node without edges: sampling finds nothing around them",

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/names"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -25,10 +24,6 @@ type LinkSet struct {
 	// if all links exist.
 	Labels unified.Tensor
 }
-
-// FollowColumn names the edge column of a split of links that is not 0 for the edges that batches of the split may
-// follow.
-func FollowColumn(split string, index int) string { return names.Follow(split, index) }
 
 func (l *LinkSplit) add(set *SetInfo, t unified.Tensor) {
 	if set.End == linkEnds[0] {

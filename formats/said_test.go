@@ -63,12 +63,9 @@ func TestADamagedArrowFileIsNamedAsItWas(t *testing.T) {
 			if i >= len(head) && i < len(head)+int(l.Bytes) {
 				continue
 			}
-			was := file[i]
-			for _, v := range []byte{0, 1, 2, 3, 4, 5, 6, 8, 16, 20, 0x7f, 0x80, 0xff, was + 1, was - 1, was ^ 0x20} {
-				file[i] = v
-				try(i)
-			}
-			file[i] = was
+			expect.EachByte(file[i:i+1], func(_ int, was byte) []byte {
+				return []byte{0, 1, 2, 3, 4, 5, 6, 8, 16, 20, 0x7f, 0x80, 0xff, was + 1, was - 1, was ^ 0x20}
+			}, func(int) { try(i) })
 			for _, wide := range []uint64{math.MaxInt64, 1 << 63, uint64(len(file)), 1 << 20, 1<<20 + 8} {
 				if i%4 == 0 && i+8 <= len(file) && (i+8 <= len(head) || i >= len(head)+int(l.Bytes)) {
 					keep := slices.Clone(file[i : i+8])

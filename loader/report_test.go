@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -236,10 +234,7 @@ func drawn(r *rand.Rand, rule string) situation {
 // Each rule applies in its situation and no other does; a healthy run has no report. KHOP_DRAWS says how many
 // situations of each are drawn, of which one in twenty may be taken for another.
 func TestEachSituationHasItsSentence(t *testing.T) {
-	draws := 2
-	if s := os.Getenv("KHOP_DRAWS"); s != "" {
-		draws = expect.Must(strconv.Atoi(s))(t)
-	}
+	draws := expect.Draws(t, 2)
 	seed := expect.Seed(t)
 	for rule := range situations {
 		name := rule

@@ -11,8 +11,8 @@ import (
 	"github.com/khop-gnn/khop/device"
 )
 
-// ErrMemory is returned if attaching would need more host memory than is available.
-var ErrMemory = errors.New("not enough host memory to page-lock")
+// errMemory is returned if attaching would need more host memory than is available.
+var errMemory = errors.New("not enough host memory to page-lock")
 
 // AttachOptions say how Attach and Upload take memory. The zero value counts nothing and reports no progress.
 type AttachOptions struct {
@@ -94,8 +94,8 @@ func (a *Attachment) Close() error {
 // them, shares the memory; each Attachment is closed on its own. Without bytes the Attachment is empty.
 //
 // Errors: device.ErrNoDevice without a device; the cause of ctx if it ends; ErrFault if a mapped file was cut short;
-// device.ErrDeviceLost; otherwise an error that names every rung with the reason against it, among them ErrMemory and
-// ErrLimit of the Ledger. After an error nothing stays registered or allocated.
+// device.ErrDeviceLost; otherwise an error that names every rung with the reason against it, among them too little
+// memory and ErrLimit of the Ledger. After an error nothing stays registered or allocated.
 func Attach(ctx context.Context, dev *device.Device, b []byte, opt AttachOptions) (*Attachment, error) {
 	if dev == nil {
 		return nil, fmt.Errorf("attach %d bytes: %w", len(b), device.ErrNoDevice)

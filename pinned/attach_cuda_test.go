@@ -225,9 +225,9 @@ func TestRungsAreTriedFromOneToAnother(t *testing.T) {
 	err := a.Close()
 	expect.That(t, err == nil && !Attached(file.Bytes()), "after Close it is attached: %v", err)
 	opt.Available = 200_000
-	if _, err := Attach(context.Background(), dev, file.Bytes(), opt); !errors.Is(err, ErrMemory) ||
+	if _, err := Attach(context.Background(), dev, file.Bytes(), opt); !errors.Is(err, errMemory) ||
 		!strings.Contains(err.Error(), RungHostAlloc.String()+": not asked for") {
-		t.Errorf("%v, want %v and no memory of the driver", err, ErrMemory)
+		t.Errorf("%v, want %v and no memory of the driver", err, errMemory)
 	}
 	unchanged(t, &ledger)
 }
@@ -289,7 +289,7 @@ func TestTooLittleHostMemorySaysHowMuch(t *testing.T) {
 	var ledger Ledger
 	_, err := Attach(context.Background(), dev, disk.Bytes(), AttachOptions{Ledger: &ledger, From: RungReadOnly,
 		Available: 200_000})
-	if !errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), path) ||
+	if !errors.Is(err, errMemory) || !strings.Contains(err.Error(), path) ||
 		!strings.Contains(err.Error(), "303 kB (296 KiB) are needed") ||
 		!strings.Contains(err.Error(), "(183 KiB) of the 200 kB (195 KiB)") ||
 		!strings.Contains(err.Error(), "memory.max") {

@@ -184,7 +184,7 @@ func (c *climb) preflight(n int64) error {
 	if free := room - room/16; room > 0 && n > free {
 		return fmt.Errorf("%w: %s are needed, and %s of the %s that the system and its control group leave may "+
 			"be locked: free memory or raise memory.max, or stay on the CPU, which reads mapped files as they are",
-			ErrMemory, machine.Bytes(n), machine.Bytes(free), machine.Bytes(room))
+			errMemory, machine.Bytes(n), machine.Bytes(free), machine.Bytes(room))
 	}
 	return nil
 }

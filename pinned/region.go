@@ -15,8 +15,8 @@ import (
 // HugePage is the size of a transparent huge page on the systems that khop knows, in bytes.
 const HugePage = 2 << 20
 
-// ErrTooLarge is returned for sizes that no allocation of this process can have.
-var ErrTooLarge = errors.New("pinned: size out of range")
+// errTooLarge is returned for sizes that no allocation of this process can have.
+var errTooLarge = errors.New("pinned: size out of range")
 
 // ErrPlacement is returned for an operation that the memory's placement does not allow.
 var ErrPlacement = errors.New("not possible with memory there")
@@ -90,7 +90,7 @@ func Map(f *os.File) (*Region, error) {
 		return nil, fmt.Errorf("%s: empty file", path)
 	}
 	if st.Size() != int64(int(st.Size())) {
-		return nil, fmt.Errorf("%s: %w: %d bytes", path, ErrTooLarge, st.Size())
+		return nil, fmt.Errorf("%s: %w: %d bytes", path, errTooLarge, st.Size())
 	}
 	b, err := sysMap(f, int(st.Size()))
 	if err != nil {
@@ -104,8 +104,8 @@ func Map(f *os.File) (*Region, error) {
 // page, or to HugePage if it is as large. Pages are taken when they are first written (see Touch), page-locked ones at
 // once; large regions get huge pages. Device memory is aligned to 256 bytes, and its contents are undefined.
 //
-// Errors: ErrTooLarge, ErrLimit of the Ledger, device.ErrOutOfMemory and others of the driver, ErrPlacement for a Place
-// that needs a device and options without one.
+// Errors: ErrLimit of the Ledger, device.ErrOutOfMemory and others of the driver, ErrPlacement for a Place that needs a
+// device and options without one, and one for a size out of range.
 func Allocate(n int64, opt Options) (*Region, error) {
 	r, err := allocate(n, opt)
 	if err == nil && r.opt.Placement() == Pinned {
@@ -117,7 +117,7 @@ func Allocate(n int64, opt Options) (*Region, error) {
 // allocate is Allocate, but page-locked memory may hold anything.
 func allocate(n int64, opt Options) (*Region, error) {
 	if n < 0 || n > maxAlloc {
-		return nil, fmt.Errorf("%w: %d bytes", ErrTooLarge, n)
+		return nil, fmt.Errorf("%w: %d bytes", errTooLarge, n)
 	}
 	if _, counts := opt.From.(interface{ Accounts() }); counts {
 		opt.Ledger = nil

@@ -43,7 +43,7 @@ func TestAllocationsAreZeroAlignedAndCounted(t *testing.T) {
 
 func TestAllocateRefusesImpossibleSizes(t *testing.T) {
 	for _, n := range []int64{-1, 1 << 60, 1<<63 - 1} {
-		expect.Is(t, expect.Err(Allocate(n, Options{})), ErrTooLarge, "%d bytes", n)
+		expect.Is(t, expect.Err(Allocate(n, Options{})), errTooLarge, "%d bytes", n)
 	}
 	r, err := Allocate(0, Options{})
 	expect.That(t, err == nil && r.Len() == 0 && r.Close() == nil, "0 bytes: %v", err)

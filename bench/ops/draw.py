@@ -4,7 +4,7 @@ import math
 import pathlib
 import subprocess
 
-BENCH = pathlib.Path(__file__).resolve().parents[1]
+REPO = pathlib.Path(__file__).resolve().parents[2]
 
 
 def svg(path, title, bottom, right, curves, ticks):
@@ -14,8 +14,8 @@ def svg(path, title, bottom, right, curves, ticks):
             "curves": [{"name": name, "x": sorted(points), "y": [points[x] for x in sorted(points)]} for name,
                        points in curves.items() if points]}
     path.unlink(missing_ok=True)  # the program replaces no file that it did not write
-    subprocess.run(["go", "run", "./ops/plot", path.resolve()], cwd=BENCH, input=json.dumps(plot), text=True,
-                   check=True)
+    subprocess.run(["go", "run", "./cmd/khop/internal/plot/fromjson", path.resolve()], cwd=REPO, input=json.dumps(plot),
+                   text=True, check=True)
 
 
 def logarithms(values):

@@ -3,9 +3,7 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
@@ -22,10 +20,7 @@ func TestAnEmbeddingThatIsKilledGoesOn(t *testing.T) {
 	must(t, "generate", "sbm", data, "--nodes", "20000")
 	must(t, "train", data, "--epochs", "1", "--checkpoint", model)
 	must(t, "embed", data, "--checkpoint", model, "--out", "whole")
-	draws, kills := 4, 0
-	if s := os.Getenv("KHOP_DRAWS"); s != "" {
-		draws = expect.Must(strconv.Atoi(s))(t)
-	}
+	draws, kills := expect.Draws(t, 4), 0
 	args := []string{"embed", data, "--checkpoint", model, "--out", "killed", "--force", "--note-every", "1ns"}
 	for kills < draws {
 		memory := fmt.Sprintf("%dMB", []int{40, 64, 400}[r.IntN(3)])

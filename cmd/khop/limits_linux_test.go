@@ -44,10 +44,7 @@ func draws(t *testing.T, few int) (int, *rand.Rand) {
 	if s := os.Getenv("KHOP_DRAW_SEED"); s != "" {
 		seed, _ = strconv.ParseUint(s, 10, 64)
 	}
-	n := few
-	if s := os.Getenv("KHOP_DRAWS"); s != "" {
-		n, _ = strconv.Atoi(s)
-	}
+	n := expect.Draws(t, few)
 	t.Logf("%d draws; KHOP_DRAW_SEED=%d repeats them", n, seed)
 	return n, rand.New(rand.NewPCG(seed, 0))
 }

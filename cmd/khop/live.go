@@ -4,8 +4,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/khop-gnn/khop/cmd/khop/internal/livepage"
 	"github.com/khop-gnn/khop/integrations/shm"
-	"github.com/khop-gnn/khop/internal/livepage"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/loader"

@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/khop-gnn/khop/cmd/khop/internal/livepage"
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/internal/expect"
-	"github.com/khop-gnn/khop/internal/livepage"
 	"github.com/khop-gnn/khop/loader"
 )
 

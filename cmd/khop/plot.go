@@ -3,8 +3,8 @@ package main
 import (
 	"cmp"
 
+	"github.com/khop-gnn/khop/cmd/khop/internal/plot"
 	"github.com/khop-gnn/khop/formats"
-	"github.com/khop-gnn/khop/internal/plot"
 	"github.com/khop-gnn/khop/internal/wholefile"
 )
 

@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"path/filepath"
 
+	"github.com/khop-gnn/khop/cmd/khop/internal/runreport"
 	"github.com/khop-gnn/khop/internal/paths"
-	"github.com/khop-gnn/khop/internal/runreport"
 	"github.com/khop-gnn/khop/internal/wholefile"
 	"github.com/khop-gnn/khop/loader"
 )

@@ -162,10 +162,7 @@ func (d *drawnTable) followsItsRows(t *testing.T, g *graph.Graph, node int, rows
 // their order or that of their times, each key that names one an edge both ways, and nothing else is there. KHOP_DRAWS
 // says how many are drawn.
 func TestADatabaseIsItsRowsAndKeys(t *testing.T) {
-	seed, draws := expect.Seed(t), 30
-	if s := os.Getenv("KHOP_DRAWS"); s != "" {
-		draws = expect.Must(strconv.Atoi(s))(t)
-	}
+	seed, draws := expect.Seed(t), expect.Draws(t, 30)
 	r := rand.New(rand.NewPCG(seed, 0))
 	for range draws {
 		tables, last := drawTables(r), []string{"", "2024-01-10", "2024-01-31"}[r.IntN(3)]

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -233,11 +232,7 @@ func TestWhatADatasetDoesNotHoldIsSaid(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	kinds := []func(*testing.T, *rand.Rand) *odd{oddEdgeList, oddTables, oddArchive, oddCollection}
 	met := map[string]int{}
-	draws := 48
-	if s := os.Getenv("KHOP_DRAWS"); s != "" {
-		draws = expect.Must(strconv.Atoi(s))(t)
-	}
-	for i := range draws {
+	for i := range expect.Draws(t, 48) {
 		o := kinds[i%len(kinds)](t, r)
 		for _, w := range o.what {
 			met[w]++

@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -88,11 +87,8 @@ func mutate(r *rand.Rand, whole []byte) []byte {
 // Tables of which some bytes are others are converted, or errors of the file, soon and within the limit of memory.
 // KHOP_DRAWS says how many are drawn.
 func TestDamagedTablesNeitherHangNorPanic(t *testing.T) {
-	seed, draws := expect.Seed(t), 200
+	seed, draws := expect.Seed(t), expect.Draws(t, 200)
 	r := rand.New(rand.NewPCG(seed, 3))
-	if s := os.Getenv("KHOP_DRAWS"); s != "" {
-		draws = expect.Must(strconv.Atoi(s))(t)
-	}
 	var whole [][]byte
 	names := []string{"all.1.parquet", "all.2.parquet", "all.arrow", "all.lz4.arrow", "all.arrows"}
 	for _, name := range names {

@@ -191,10 +191,7 @@ func writeGrown(t *testing.T, list []*grownTable, parts ...int) string {
 // TestRowsThatAreAddedStandWhereConversionPutsThem: a drawn database converted whole is the same as its first rows with
 // the others added in one to three steps. KHOP_DRAWS says how many are drawn.
 func TestRowsThatAreAddedStandWhereConversionPutsThem(t *testing.T) {
-	seed, draws := expect.Seed(t), 12
-	if s := os.Getenv("KHOP_DRAWS"); s != "" {
-		draws = expect.Must(strconv.Atoi(s))(t)
-	}
+	seed, draws := expect.Seed(t), expect.Draws(t, 12)
 	r := rand.New(rand.NewPCG(seed, 0))
 	for draw := range draws {
 		steps := 1 + r.IntN(3)

@@ -12,6 +12,7 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/names"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/pinned"
@@ -55,12 +56,12 @@ type SplitResult struct {
 	// Of links: the edge types that go with them because they store the same edges reversed; those that lead back along
 	// some links and do not; and whether all links are stored in both directions.
 	Reverses []string    `json:"reverses"`
-	Back     []BackEdges `json:"back"`
+	Back     []backEdges `json:"back"`
 	Both     bool        `json:"both_directions"`
 }
 
-// BackEdges counts the edges of a type, among Of that were looked at, that reverse a link and yet are followed.
-type BackEdges struct {
+// backEdges counts the edges of a type, among Of that were looked at, that reverse a link and yet are followed.
+type backEdges struct {
 	Type  string `json:"type"`
 	Edges int64  `json:"edges"`
 	Of    int64  `json:"of"`
@@ -82,7 +83,7 @@ func Split(ctx context.Context, dir string, opt SplitOptions) (*SplitResult, err
 	if err != nil {
 		return nil, err
 	}
-	res := &SplitResult{Reverses: []string{}, Back: []BackEdges{}}
+	res := &SplitResult{Reverses: []string{}, Back: []backEdges{}}
 	d := &dealer{ctx: ctx, opt: &opt, ds: ds, schema: ds.SchemaOf(), res: res}
 	d.ledger.SetLimit(limit.MemoryLimit)
 	err = pinned.Guard(func() error { return d.deal(dir) })
@@ -229,7 +230,7 @@ func (d *dealer) drops(owner, name string, index int) bool {
 func (d *dealer) columns() (all []string) {
 	for index := range d.opt.Splits {
 		for i := range 3 {
-			all = append(all, formats.FollowColumn(d.opt.Names[i], index))
+			all = append(all, names.Follow(d.opt.Names[i], index))
 		}
 	}
 	return all

@@ -6,6 +6,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/names"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/unified"
@@ -127,7 +128,7 @@ func (x *dealtLinks) findReverse() error {
 			return err
 		}
 		if n > 0 {
-			x.res.Back = append(x.res.Back, BackEdges{x.schema.Edges[r].String(), n, of})
+			x.res.Back = append(x.res.Back, backEdges{x.schema.Edges[r].String(), n, of})
 		}
 	}
 	return nil
@@ -335,7 +336,7 @@ func follows(split, stretch int) bool {
 
 // writeColumn writes the column that is 1 for the edges that a split may follow.
 func (x *dealtLinks) writeColumn(w *formats.Writer, split int) error {
-	c := graph.Column{Name: formats.FollowColumn(x.opt.Names[split], x.index), DType: unified.Uint8}
+	c := graph.Column{Name: names.Follow(x.opt.Names[split], x.index), DType: unified.Uint8}
 	cw, err := w.EdgeColumn(c, x.schema.NumEdges())
 	if err != nil {
 		return err

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -281,10 +280,7 @@ func TestOneThingMoreIsRefusedByStrict(t *testing.T) {
 	r := rand.New(rand.NewPCG(expect.Seed(t), 2))
 	kinds := []moreOf{moreOfText, moreOfNames, moreOfArrays, moreOfGraphBolt, moreOfTables, moreOfArrow,
 		moreOfDatabases}
-	draws, met, plain := 84, map[string]int{}, 0
-	if s := os.Getenv("KHOP_DRAWS"); s != "" {
-		draws = expect.Must(strconv.Atoi(s))(t)
-	}
+	draws, met, plain := expect.Draws(t, 84), map[string]int{}, 0
 	for i := range draws {
 		o := kinds[i%len(kinds)](t, r, 6+r.Int64N(30))
 		for _, w := range o.what {

@@ -11,7 +11,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -248,10 +247,7 @@ func (d *drawnTasks) stages(draw int, stages [][]string, at int, bad string, cou
 // or the source changed in between. Some of them go through a store, which fails now and then. KHOP_DRAWS says how
 // often.
 func TestDrawnTasksMakeTheDatasetOrSayWhatIsWrong(t *testing.T) {
-	draws := 8
-	if s := os.Getenv("KHOP_DRAWS"); s != "" {
-		draws = expect.Must(strconv.Atoi(s))(t)
-	}
+	draws := expect.Draws(t, 8)
 	seed, count := expect.Seed(t), map[string]int{}
 	store := rangestest.New(t)
 	disk := smallDisk(t)

@@ -49,7 +49,7 @@ func grown(t testing.TB, r *rand.Rand, count int) (all []*graph.Graph) {
 func TestWhatWasKeptIsMadeAgainOnlyWhereItChanges(t *testing.T) {
 	r := rand.New(rand.NewPCG(expect.Seed(t), 9))
 	all, stop := grown(t, r, 3), errors.New("stop")
-	for n := range drawn(t, 4) {
+	for n := range expect.Draws(t, 4) {
 		of := Options{Model: models[n%len(models)], Hidden: 12, Heads: 2, Layers: 2, Seed: 4}.withDefaults()
 		m := expect.Must(newNetwork(40, 4, of, &budget{}))(t)
 		folder, done := filepath.Join(t.TempDir(), "work"), -1
@@ -174,7 +174,7 @@ func edited(r *rand.Rand, was graph.EdgeData, x []float32, width int) (graph.Edg
 func TestRowsAfterADrawnEditAreThoseOfARunFromScratch(t *testing.T) {
 	const nodes, width = 30, 5
 	r := rand.New(rand.NewPCG(expect.Seed(t), 11))
-	for n := range drawn(t, 24) {
+	for n := range expect.Draws(t, 24) {
 		of := Options{Model: models[n%len(models)], Hidden: 4, Heads: 2, Layers: 2, Seed: uint64(n)}.withDefaults()
 		m := expect.Must(newNetwork(width, 3, of, &budget{}))(t)
 		folder, e, x := filepath.Join(t.TempDir(), "work"), graph.EdgeData{}, make([]float32, nodes*width)

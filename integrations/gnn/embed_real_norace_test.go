@@ -47,7 +47,7 @@ func TestEmbeddingsOfRealGraphsAreTheWholeProduct(t *testing.T) {
 				}
 				column = expect.Must(unified.FromRows(x, 8))(t)
 			}
-			for k := range drawn(t, 1) {
+			for k := range expect.Draws(t, 1) {
 				model := models[(n+k)%len(models)]
 				opt := Options{Model: model, Hidden: 8, Layers: 2, Heads: 2, Seed: 4}.withDefaults()
 				m := expect.Must(newNetwork(int(column.Width()), 4, opt, &budget{}))(t)

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
 	"testing"
 
 	"github.com/khop-gnn/khop/internal/embed"
@@ -16,21 +15,13 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// drawn is how many cases a test draws: KHOP_DRAWS, or some.
-func drawn(t testing.TB, some int) int {
-	if s := os.Getenv("KHOP_DRAWS"); s != "" {
-		return expect.Must(strconv.Atoi(s))(t)
-	}
-	return some
-}
-
 // TestAnEmbeddingGoesOnWhereItWasStopped stops runs at a drawn range of a drawn step, with what the disk has then, and
 // goes on in another way: the bytes are those of a run in one go, and no range that was noted is computed again but
 // those whose bytes have changed. KHOP_DRAWS says how many are drawn.
 func TestAnEmbeddingGoesOnWhereItWasStopped(t *testing.T) {
 	r := rand.New(rand.NewPCG(expect.Seed(t), 1))
 	g := onDisk(t, communities(t, 2500, false))
-	for n := range drawn(t, 16) {
+	for n := range expect.Draws(t, 16) {
 		m := expect.Must(newNetwork(40, 4, Options{Model: models[n%len(models)], Hidden: 20, Heads: 2, Layers: 2,
 			Seed: 4}.withDefaults(), &budget{}))(t)
 		program := func() (*embed.Program, *embed.Table) {

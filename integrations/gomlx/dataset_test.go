@@ -236,8 +236,6 @@ func (w *stuckWorker) Sample(ctx context.Context, req *sampling.Request, out *gr
 	return w.Worker.Sample(ctx, req, out)
 }
 
-func (w *stuckWorker) Close() error { return w.Worker.Close() }
-
 func TestCloseFreesAYieldThatWaits(t *testing.T) {
 	g := smallGraph(t, 40)
 	for range 20 { // several things end at once, in any order
@@ -279,16 +277,6 @@ func TestAClosedLoaderIsReportedAsSuch(t *testing.T) {
 		}
 	}
 	expect.That(t, errors.Is(err, loader.ErrClosed), "error %v, want loader.ErrClosed", err)
-}
-
-func TestTwoDatasetsOfOneLoaderAreRefused(t *testing.T) {
-	ld := openLoader(t, smallGraph(t, 400), loader.Options{Sampler: neighbor, BatchSize: 8})
-	a, b := openDataset(t, ld, gomlx.Options{}), openDataset(t, ld, gomlx.Options{})
-	_, _, _, err := a.Yield()
-	expect.Ensure(t, err == nil, "%v", err)
-	if _, _, _, err := b.Yield(); !errors.Is(err, loader.ErrBusy) {
-		t.Errorf("error %v, want loader.ErrBusy", err)
-	}
 }
 
 func TestATypedGraphIsRefusedWithARemedy(t *testing.T) {

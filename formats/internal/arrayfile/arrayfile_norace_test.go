@@ -20,20 +20,17 @@ func TestWalkSurvivesEveryChangedByte(t *testing.T) {
 	for _, l := range cases {
 		file := fileOf(l, make([]byte, l.Bytes))
 		refused := 0
-		for i := range file {
-			old := file[i]
-			values := []byte{0, 1, 0x7F, 0x80, 0xFF, old + 1, old - 1}
-			for bit := range 8 {
-				values = append(values, old^1<<bit, byte(i*31+bit*37))
+		expect.EachByte(file, func(i int, was byte) []byte {
+			values := append(expect.Flips(was), 0, 1, 0x7F, 0x80, 0xFF, was+1, was-1)
+			for k := range 8 {
+				values = append(values, byte(i*31+k*37))
 			}
-			for _, v := range values {
-				file[i] = v
-				if checkWalk(t, file) != nil {
-					refused++
-				}
+			return values
+		}, func(int) {
+			if checkWalk(t, file) != nil {
+				refused++
 			}
-			file[i] = old
-		}
+		})
 		expect.That(t, refused >= 10*len(l.Tail()), "%v: only %d changes were refused", l, refused)
 		for n := range file {
 			expect.That(t, checkWalk(t, file[:n]) != nil, "%v: cut to %d of %d bytes it is accepted", l, n, len(file))

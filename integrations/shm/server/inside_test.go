@@ -189,7 +189,7 @@ func TestWithinAProcessABadMessageEndsTheConnectionAndSaysWhy(t *testing.T) {
 }
 
 func TestAMailboxKeepsMessagesWholeAroundItsEnd(t *testing.T) {
-	p := new(Post)
+	p := new(post)
 	room := make([]byte, wire.MaxMessage)
 	seed := expect.Seed(t)
 	draw := rand.New(rand.NewPCG(seed, 0))

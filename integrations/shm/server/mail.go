@@ -5,14 +5,15 @@ import (
 	"sync/atomic"
 )
 
-// PostBytes is the room of a Post: for the announcements of all batches that a consumer may hold, and more.
+// PostBytes is the room of one direction of a Segment: for the announcements of all batches that a consumer may hold,
+// and more.
 const PostBytes = 1 << 19
 
-// Post is one direction of a feed within a process: messages in shared memory, in order. Each follows a frame of 8
+// post is one direction of a feed within a process: messages in shared memory, in order. Each follows a frame of 8
 // bytes, which has the length of the message and its first two bytes, such as its kind. Frames begin at multiples of 8.
 // Writer and reader synchronise by two counts, so neither calls the other, and they may be in different languages
 // (cmd/libkhop/feed.c). One goroutine may put, and one take, at a time. The zero value is empty.
-type Post struct {
+type post struct {
 	written atomic.Uint64 // bytes, by who puts
 	_       [56]byte
 	read    atomic.Uint64 // bytes, by who takes
@@ -29,7 +30,7 @@ const (
 )
 
 // put adds a message; false where there is no room for it.
-func (p *Post) put(m []byte) bool {
+func (p *post) put(m []byte) bool {
 	written := p.written.Load()
 	at, need := written%PostBytes, uint64(frame+(len(m)+7)&^7)
 	skip := uint64(0)
@@ -54,7 +55,7 @@ func (p *Post) put(m []byte) bool {
 }
 
 // take copies the next message to room, of wire.MaxMessage bytes, and returns its length; 0 where there is none.
-func (p *Post) take(room []byte) int {
+func (p *post) take(room []byte) int {
 	read := p.read.Load()
 	if p.written.Load() == read {
 		return 0
@@ -72,15 +73,15 @@ func (p *Post) take(room []byte) int {
 }
 
 // fallAsleep says that who takes will wait for the bell; false where there is something to take.
-func (p *Post) fallAsleep() bool {
+func (p *post) fallAsleep() bool {
 	p.sleeps.Store(1)
 	return p.written.Load() == p.read.Load() && p.ended.Load() == 0
 }
 
 // mustRing reports, once, whether who takes waits for the bell.
-func (p *Post) mustRing() bool { return p.sleeps.Load() != 0 && p.sleeps.Swap(0) != 0 }
+func (p *post) mustRing() bool { return p.sleeps.Load() != 0 && p.sleeps.Swap(0) != 0 }
 
 // Mail is both directions of a feed within a process.
 type Mail struct {
-	Down, Up Post // to the consumer, and to the server
+	Down, Up post // to the consumer, and to the server
 }

@@ -181,7 +181,7 @@ func TestAnAnswerFitsAMessage(t *testing.T) {
 
 // A mailbox takes messages until its memory is full, to the byte, and says that it has no room, or no reader.
 func TestAMailboxHasRoomToTheByte(t *testing.T) {
-	p, m := new(Post), make([]byte, wire.MaxMessage-frame)
+	p, m := new(post), make([]byte, wire.MaxMessage-frame)
 	binary.LittleEndian.PutUint16(m, uint16(wire.KindBatch))
 	for n := range PostBytes / wire.MaxMessage {
 		expect.Ensure(t, p.put(m), "there is no room for message %d", n)
@@ -193,7 +193,7 @@ func TestAMailboxHasRoomToTheByte(t *testing.T) {
 	room := make([]byte, wire.MaxMessage)
 	n := p.take(room)
 	expect.That(t, n == wire.MaxMessage-frame && p.put(m) && !p.put(nil), "%d bytes came, and room for as many", n)
-	small := new(Post)
+	small := new(post)
 	if !small.put([]byte{7}) || binary.LittleEndian.Uint64(small.data[:]) != 1 {
 		t.Errorf("a message of a byte has the frame %x", small.data[:frame])
 	}

@@ -124,12 +124,11 @@ func TestAStateFileOfSomethingElseIsRefused(t *testing.T) {
 func TestADamagedStateIsNotTaken(t *testing.T) {
 	ranks := []loader.State{{Semantics: 1, Dataset: "0123", Sampler: "neighbor 4,3", Seeds: "ff", BatchSize: 8}}
 	text := textOf(sealed(ranks))
-	for i := range 8 * len(text) {
-		damaged := []byte(text)
-		damaged[i/8] ^= 1 << (i % 8)
+	damaged := []byte(text)
+	expect.EachByte(damaged, func(_ int, was byte) []byte { return expect.Flips(was) }, func(int) {
 		s, err := parseStates(damaged)
-		expect.That(t, err != nil || slices.Equal(s.Ranks, ranks), "bit %d of %s: taken as %+v", i, text, s.Ranks)
-	}
+		expect.That(t, err != nil || slices.Equal(s.Ranks, ranks), "%s: taken as %+v", damaged, s.Ranks)
+	})
 	old, err := parseStates([]byte(`{"khop_feed_state":1,` + text[strings.Index(text, `"ranks"`):]))
 	expect.That(t, err == nil && slices.Equal(old.Ranks, ranks), "without checksum, as servers once wrote: %v", err)
 }

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/khop-gnn/khop/internal/plot"
+	"github.com/khop-gnn/khop/cmd/khop/internal/plot"
 	"github.com/khop-gnn/khop/internal/wholefile"
 )
 

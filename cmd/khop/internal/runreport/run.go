@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/khop-gnn/khop/internal/plot"
+	"github.com/khop-gnn/khop/cmd/khop/internal/plot"
 )
 
 // ErrRun is returned for a file that is not what a run has printed.

@@ -1,4 +1,5 @@
-// Command plot draws a plot that it reads as JSON from standard input (internal/plot) to a file.
+// Command fromjson draws a plot, which it reads as JSON (plot.Plot) from standard input, to a file. bench/ops/draw.py
+// runs it.
 package main
 
 import (
@@ -7,7 +8,7 @@ import (
 	"log"
 	"os"
 
-	"github.com/khop-gnn/khop/internal/plot"
+	"github.com/khop-gnn/khop/cmd/khop/internal/plot"
 )
 
 func main() {

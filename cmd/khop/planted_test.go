@@ -5,11 +5,15 @@ import (
 	"os/signal"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/khop-gnn/khop/internal/underway"
 )
+
+// spun is what a planted loop does.
+var spun atomic.Int64
 
 // plant has this program, which stands for khop, stop where it reports a stage of that name for the first time. It then
 // makes a file to say so. "STAGE loop FILE" loops there for ever, as a faulty reader does; "STAGE wait FILE" goes on
@@ -49,7 +53,8 @@ func plant(where string) {
 			if how == "wait" {
 				<-signals
 			}
-			for how == "loop" {
+			for n := 0; how == "loop"; n++ { // for ever: nothing that this reads ends it
+				spun.Store(int64(n))
 			}
 		})
 	}

@@ -78,11 +78,7 @@ func (e *Elsewhere) bring(ctx context.Context, at ranges.Location, cache staged.
 		}
 	}()
 	if e.Verify {
-		all := make([]int, len(of.Files))
-		for i := range all {
-			all[i] = i
-		}
-		if err := entry.Verify(ctx, all); err != nil {
+		if err := entry.Verify(ctx); err != nil {
 			return nil, err
 		}
 	}

@@ -85,8 +85,7 @@ func (j *job) arrays(by *naming) (list []named, err error) {
 		return in + name + "/"
 	}
 	ofEdge := func(t int) string {
-		e := j.s.Edges[t]
-		return folder(by.edges, safe(e.Source)+"__"+safe(e.Relation)+"__"+safe(e.Target))
+		return folder(by.edges, edgeFolder(&j.s.Edges[t]))
 	}
 	for t := range j.s.Edges {
 		in := ofEdge(t)
@@ -132,6 +131,11 @@ func (j *job) arrays(by *naming) (list []named, err error) {
 		}
 	}
 	return list, unequal(list)
+}
+
+// edgeFolder is the folder of the arrays of an edge type.
+func edgeFolder(e *graph.EdgeType) string {
+	return safe(e.Source) + "__" + safe(e.Relation) + "__" + safe(e.Target)
 }
 
 // addNames adds the strings of a node type.

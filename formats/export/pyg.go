@@ -28,7 +28,7 @@ func pyg(j *job) error {
 	p := &pickled{}
 	var kept []named
 	p.WriteString("\x80\x02}(") // protocol 2; a dictionary, and its items
-	if p.typed = len(j.s.Nodes) > 1 || len(j.s.Edges) > 1; p.typed {
+	if len(j.s.Nodes) > 1 || len(j.s.Edges) > 1 {
 		p.text("_global_store")
 		p.WriteString("}")
 	}
@@ -62,7 +62,7 @@ func (j *job) storeKeys() map[string][]string {
 		keys[safe(n.Name)+"/"] = []string{n.Name}
 	}
 	for _, e := range j.s.Edges {
-		keys[safe(e.Source)+"__"+safe(e.Relation)+"__"+safe(e.Target)+"/"] = []string{e.Source, e.Relation, e.Target}
+		keys[edgeFolder(&e)+"/"] = []string{e.Source, e.Relation, e.Target}
 	}
 	return keys
 }
@@ -70,8 +70,7 @@ func (j *job) storeKeys() map[string][]string {
 // pickled is a pickle that is being written.
 type pickled struct {
 	bytes.Buffer
-	typed bool
-	in    string // the folder of the dictionary that is open; ""
+	in string // the folder of the dictionary that is open; ""
 }
 
 // enter ends the dictionary of a type, and begins that of another one.

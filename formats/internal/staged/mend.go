@@ -37,18 +37,11 @@ func (e *Entry) fits(x index, states []byte, units int) bool {
 // mend makes again what somebody removed or changed of an entry: its lock, its manifest, and files that are missing or
 // of another size, of which then nothing is there. The cache is locked.
 func (e *Entry) mend(states []byte) error {
-	for _, name := range []string{lockName, fillName} {
-		_, err := os.Stat(e.path(name))
-		if errors.Is(err, os.ErrNotExist) && name == lockName {
-			err = wholefile.New(e.path(name), 0o600, nil)
-		} else if errors.Is(err, os.ErrNotExist) {
-			err = os.Mkdir(e.path(name), 0o700)
-		}
-		if err != nil {
-			return err
-		}
+	held, err := os.OpenFile(e.path(lockName), os.O_RDWR|os.O_CREATE, 0o600)
+	if err == nil {
+		err = errors.Join(held.Close(), os.MkdirAll(e.path(fillName), 0o700), e.mendManifest())
 	}
-	if err := e.mendManifest(); err != nil {
+	if err != nil {
 		return err
 	}
 	for i := range e.x.Files {
@@ -82,15 +75,15 @@ func (e *Entry) mendManifest() error {
 	return errors.Join(os.RemoveAll(name), os.MkdirAll(e.Dir(), 0o700), wholefile.New(name, 0o600, e.of.Manifest))
 }
 
-// Verify compares all that is there of some files with its checksums. What does not fit is not there any more: Whole
+// Verify compares all that is there with its checksums. What does not fit is not there any more: Whole
 // brings it again.
-func (e *Entry) Verify(ctx context.Context, files []int) error {
+func (e *Entry) Verify(ctx context.Context) error {
 	if e.of.Sums == nil {
 		return nil
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
-	for _, i := range files {
+	for i := range e.x.Files {
 		for u := range e.x.units(&e.x.Files[i]) {
 			if e.Has(i, u) {
 				g.Go(func() error { return e.verify(ctx, i, u) })

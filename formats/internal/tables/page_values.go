@@ -294,13 +294,18 @@ func (c *chunk) deltas(d *deltas, n int) error {
 	return nil
 }
 
+// deltasBefore returns the numbers that data begins with, and what lies behind all of them.
+func deltasBefore(data []byte) (d *deltas, rest []byte, err error) {
+	if d, err = newDeltas(data); err == nil {
+		rest, err = d.end()
+	}
+	return d, rest, err
+}
+
 // lengths reads texts that lie behind all of their lengths.
 func (c *chunk) lengths(data []byte) error {
-	lengths, err := newDeltas(data)
+	lengths, data, err := deltasBefore(data)
 	if err != nil {
-		return err
-	}
-	if data, err = lengths.end(); err != nil {
 		return err
 	}
 	c.more = func(n int) error {
@@ -318,18 +323,12 @@ func (c *chunk) lengths(data []byte) error {
 
 // prefixes reads texts of which each begins as the one before, as far as a length says.
 func (c *chunk) prefixes(data []byte) error {
-	prefixes, err := newDeltas(data)
+	prefixes, data, err := deltasBefore(data)
 	if err != nil {
 		return err
 	}
-	if data, err = prefixes.end(); err != nil {
-		return err
-	}
-	lengths, err := newDeltas(data)
+	lengths, data, err := deltasBefore(data)
 	if err != nil {
-		return err
-	}
-	if data, err = lengths.end(); err != nil {
 		return err
 	}
 	c.more = func(n int) error {

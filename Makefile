@@ -156,7 +156,7 @@ kill-test: ## kill servers and consumers of the feed a thousand times
 .PHONY: mutate
 mutate: ## plant N bugs in PKG, by SEED, and list those that its own tests miss (ARGS: more options of tools/mutate)
 	go build -C tools/mutate -o ../../dist/mutate .
-	dist/mutate -n $(N) -seed $(SEED) -equivalent tools/mutate/equivalent.txt $(ARGS) $(PKG)
+	dist/mutate -n $(N) -seed $(SEED) -equivalent tests/equivalent-mutants.txt $(ARGS) $(PKG)
 
 .PHONY: device-test
 device-test: cudasim-ptx ## compare 2,000 drawn ways to load on the simulated device with the CPU, from .cu files and from PTX (CASES=500 SEED=3: 500 ways, drawn by seed 3)

@@ -1,4 +1,6 @@
-package main
+// Package ending ends a command that was interrupted: of its own accord where it can, by force where it does not, and
+// with nothing left behind. It also says where a command stands that does not go on.
+package ending
 
 import (
 	"context"
@@ -28,12 +30,16 @@ const (
 	saying = 100 * time.Millisecond
 )
 
+// Interrupted is the status of a process that was interrupted.
+const Interrupted = 130
+
 // asProgram says that this process is the command, which may end by force; tests run commands within theirs.
 var asProgram bool
 
-// interruptible returns a context that Ctrl-C and SIGTERM end. The process ends by force where it is still there after
-// the time of grace, wherever it is then, and at once with a second signal.
-func interruptible() context.Context {
+// Interruptible returns a context that Ctrl-C and SIGTERM end. The process ends by force where it is still there after
+// a time of grace, wherever it is then, and at once with a second signal. It is for the program's main alone.
+func Interruptible() context.Context {
+	asProgram = true
 	ctx, interrupt := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -49,6 +55,13 @@ func interruptible() context.Context {
 	return ctx
 }
 
+// Later ends the process by force after the time of grace, where it is the program. Tests run commands within theirs.
+func Later() {
+	if asProgram {
+		time.AfterFunc(grace, func() { endByForce(os.Stderr) })
+	}
+}
+
 // endByForce ends the process, says where it was, and leaves nothing of what it has not finished. Work that goes on
 // could put back what is removed. So this program takes the place of the process, by which all that works ends at once,
 // and removes there what the work has left.
@@ -61,10 +74,10 @@ func endByForce(stderr io.Writer) {
 		if runtime.GOOS != "linux" {
 			program, _ = os.Executable()
 		}
-		err := syscall.Exec(program, []string{os.Args[0], tidyUp, string(text)}, os.Environ())
+		err := syscall.Exec(program, []string{os.Args[0], TidyUp, string(text)}, os.Environ())
 		inTime(saying, func() { sayLeft(stderr, at.Leaves, err) })
 	}
-	os.Exit(exitInterrupted)
+	os.Exit(Interrupted)
 }
 
 // inTime calls f, and returns after this time though f has not.
@@ -80,16 +93,16 @@ func inTime(most time.Duration, f func()) {
 	}
 }
 
-// tidyUp is the first argument of a process that only removes what another one has left.
-const tidyUp = "--tidy-up"
+// TidyUp is the first argument of a process that only removes what another one has left: Tidy, by the second.
+const TidyUp = "--tidy-up"
 
-// tidy removes what a process has left that was ended by force, as its second argument says, and returns the status
-// that the process should have had.
-func tidy(text string, stderr io.Writer) int {
+// Tidy removes what a process has left that was ended by force, as text says, and returns the status that the process
+// should have had. It names on stderr what stays.
+func Tidy(text string, stderr io.Writer) int {
 	var all []underway.Leaving
 	if err := json.Unmarshal([]byte(text), &all); err != nil {
 		fmt.Fprintln(stderr, "khop: internal error:", err)
-		return exitFailed
+		return 1
 	}
 	done := make(chan error, len(all))
 	go func() {
@@ -112,7 +125,7 @@ func tidy(text string, stderr io.Writer) int {
 		break
 	}
 	sayLeft(stderr, left, nil)
-	return exitInterrupted
+	return Interrupted
 }
 
 // remove removes one thing.

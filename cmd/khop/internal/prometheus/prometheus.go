@@ -1,4 +1,5 @@
-package main
+// Package prometheus serves what a feed's server counts, in Prometheus's text format, and bounds what its readers take.
+package prometheus
 
 import (
 	"cmp"
@@ -15,8 +16,6 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/integrations/shm"
-	"github.com/khop-gnn/khop/integrations/shm/server"
-	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/loader"
 )
 
@@ -31,20 +30,12 @@ type scraping struct {
 var scrapes = scraping{connections: 64, header: 8 << 10, read: 5 * time.Second, write: 10 * time.Second,
 	idle: 30 * time.Second}
 
-// serveMetrics answers Prometheus at --metrics, where that is given, until stop is called.
-func (c *serveCmd) serveMetrics(s *server.Server) (address string, stop func(), err error) {
-	if c.Metrics == "" {
-		return "", func() {}, nil
-	}
-	l, err := net.Listen("tcp", c.Metrics)
-	if err != nil {
-		return "", nil, option.Wrong("metrics", ": %w", err)
-	}
-	return l.Addr().String(), scrapes.serve(l, metricsOf(s.Stats)), nil
-}
+// Serve answers at a listener, until stop is called. Those who do not read their answers, or finish no request, take no
+// place from others.
+func Serve(l net.Listener, handler http.Handler) (stop func()) { return scrapes.serve(l, handler) }
 
-// metricsOf answers with metrics.
-func metricsOf(stats func() []shm.RankStats) http.Handler {
+// Metrics answers with metrics of ranks.
+func Metrics(stats func() []shm.RankStats) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")

@@ -1,4 +1,4 @@
-package main
+package prometheus
 
 import (
 	"bufio"
@@ -22,7 +22,7 @@ import (
 func scrapesHere(t *testing.T, limits scraping) string {
 	t.Helper()
 	l := expect.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	t.Cleanup(limits.serve(shallow{l}, metricsOf(func() []shm.RankStats { return make([]shm.RankStats, 20) })))
+	t.Cleanup(limits.serve(shallow{l}, Metrics(func() []shm.RankStats { return make([]shm.RankStats, 20) })))
 	return l.Addr().String()
 }
 
@@ -72,7 +72,7 @@ func scraped(address string) (string, error) {
 
 // The dashboard of docs asks for metrics that there are.
 func TestTheDashboardAsksForWhatIsServed(t *testing.T) {
-	text := string(expect.Must(os.ReadFile("../../docs/grafana.json"))(t))
+	text := string(expect.Must(os.ReadFile("../../../../docs/grafana.json"))(t))
 	expect.That(t, json.Valid([]byte(text)), "the dashboard is no JSON")
 	served := expect.Must(scraped(scrapesHere(t, scrapes)))(t)
 	asked := regexp.MustCompile(`khop_[a-z_]+`).FindAllString(text, -1)

@@ -19,6 +19,10 @@ help: ## list the targets
 test: ## run everything, as continuous integration does
 	./test.sh
 
+.PHONY: nightly
+nightly: ## run everything, and what a night has time for: races of samplers and device code, the committed PTX, the GPU bundle, builds that repeat
+	KHOP_TEST_NIGHT=1 ./test.sh
+
 .PHONY: quick
 quick: ## run the Go tests once, without the race detector
 	go test ./...

@@ -7,11 +7,14 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 const module = "github.com/khop-gnn/khop"
@@ -98,6 +101,20 @@ func TestImportsGoOneWay(t *testing.T) {
 			}
 			if to, below, _ := layerOf(ours); to != from && below >= level {
 				t.Errorf("%s imports %s: %s is not below %s", s.name, ours, to, from)
+			}
+		}
+	}
+}
+
+// heavy are packages that nobody links who opens a folder and loads from it: clients of stores, other files' formats.
+var heavy = []string{"net/http", "github.com/minio/", "github.com/apache/", module + "/formats/internal/ranges"}
+
+func TestLoadingFromAFolderLinksNoClientsOfStores(t *testing.T) {
+	for _, root := range []string{"./formats", "./loader"} {
+		linked := expect.Must(exec.CommandContext(t.Context(), "go", "list", "-deps", root).Output())(t)
+		for path := range strings.Lines(string(linked)) {
+			for _, h := range heavy {
+				expect.That(t, !strings.HasPrefix(path, h), "%s links %s", root, path)
 			}
 		}
 	}

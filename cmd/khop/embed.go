@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/khop-gnn/khop/formats/remote"
 	"github.com/khop-gnn/khop/integrations/gnn"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/paths"
-	"github.com/khop-gnn/khop/internal/ranges"
 	"github.com/khop-gnn/khop/sparse"
 )
 
@@ -30,7 +30,7 @@ type embedResult struct {
 
 // Run embeds.
 func (c *embedCmd) Run(env *environment) error {
-	if ranges.Is(c.Dataset) {
+	if remote.IsAddress(c.Dataset) {
 		return usageError("khop embed reads and writes a folder: copy the dataset to one, and name that")
 	}
 	c.opt.MaxMemory = env.memory.bytes

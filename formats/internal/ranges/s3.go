@@ -13,6 +13,8 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/minio/minio-go/v7/pkg/s3utils"
 	"github.com/minio/minio-go/v7/pkg/signer"
+
+	"github.com/khop-gnn/khop/formats/internal/address"
 )
 
 // s3 is where buckets are, and who asks.
@@ -43,14 +45,14 @@ func newS3() *s3 {
 }
 
 // address returns where an object is, and what signs a request for it.
-func (s *s3) address(l Location) (*url.URL, func(*http.Request) error, error) {
+func (s *s3) address(l address.Location) (*url.URL, func(*http.Request) error, error) {
 	region := s.regionOf(l.Host)
 	u := &url.URL{Scheme: "https", Host: "s3." + region + ".amazonaws.com"}
 	switch {
 	case s.endpoint != "":
 		at, err := url.Parse(s.endpoint)
 		if err != nil || at.Host == "" {
-			return nil, nil, fmt.Errorf("%w: AWS_ENDPOINT_URL is no address of a server", ErrAddress)
+			return nil, nil, fmt.Errorf("%w: AWS_ENDPOINT_URL is no address of a server", address.ErrAddress)
 		}
 		u.Scheme, u.Host = at.Scheme, at.Host
 	case l.Scheme == "gs":

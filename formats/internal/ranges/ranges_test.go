@@ -17,10 +17,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/khop-gnn/khop/formats/internal/address"
+	"github.com/khop-gnn/khop/formats/internal/ranges"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/stores"
 	"github.com/khop-gnn/khop/internal/heap"
-	"github.com/khop-gnn/khop/internal/ranges"
-	"github.com/khop-gnn/khop/internal/ranges/rangestest"
 )
 
 // client is one that does not wait for long.
@@ -30,9 +31,9 @@ func client() *ranges.Client {
 	return c
 }
 
-func parse(t *testing.T, address string) ranges.Location {
+func parse(t *testing.T, text string) address.Location {
 	t.Helper()
-	return expect.Must(ranges.Parse(address))(t)
+	return expect.Must(address.Parse(text))(t)
 }
 
 // fetched returns all bytes of an object, from Fetch.
@@ -57,7 +58,7 @@ func content(n int) []byte {
 }
 
 func TestEveryAddressReadsTheSame(t *testing.T) {
-	s := rangestest.New(t)
+	s := stores.New(t)
 	want := content(3*ranges.RangeBytes/2 + 7)
 	for _, name := range []string{"bucket/a folder/x+y.bin", "owner/name/a folder/x+y.bin"} {
 		s.Put(name, want)
@@ -76,7 +77,7 @@ func TestEveryAddressReadsTheSame(t *testing.T) {
 }
 
 func TestAnObjectOfTheHubIsReadAtTheCommitThatAnsweredFirst(t *testing.T) {
-	s := rangestest.New(t)
+	s := stores.New(t)
 	s.Put("owner/name/x", content(100))
 	o := client().Object(parse(t, "hf://datasets/owner/name/x"), -1)
 	expect.OK(t, o.Stat(context.Background()), o.ReadAt(context.Background(), make([]byte, 9), 5))
@@ -87,27 +88,27 @@ func TestAnObjectOfTheHubIsReadAtTheCommitThatAnsweredFirst(t *testing.T) {
 
 // Faults come and go; those that come again and again end a read, and say why.
 func TestReadsOutliveFaultsAndEndByThoseThatStay(t *testing.T) {
-	s := rangestest.New(t)
+	s := stores.New(t)
 	want := content(100_000)
 	s.Put("bucket/x", want)
 	at := parse(t, "s3://bucket/x")
-	for _, fault := range []rangestest.Fault{rangestest.Busy, rangestest.Cut, rangestest.Stalls} {
-		s.Fail(func(n int, _ *http.Request) rangestest.Fault {
+	for _, fault := range []stores.Fault{stores.Busy, stores.Cut, stores.Stalls} {
+		s.Fail(func(n int, _ *http.Request) stores.Fault {
 			if n%3 == 0 {
-				return rangestest.None
+				return stores.None
 			}
 			return fault
 		})
 		got, err := fetched(client().Object(at, int64(len(want))), int64(len(want)))
 		expect.That(t, err == nil && bytes.Equal(got, want), "fault %d: other bytes, or %v", fault, err)
 	}
-	for fault, sentinel := range map[rangestest.Fault]error{rangestest.Busy: ranges.ErrStore,
-		rangestest.Refuses: fs.ErrPermission, rangestest.Ignores: ranges.ErrStore} {
-		s.Fail(func(int, *http.Request) rangestest.Fault { return fault })
+	for fault, sentinel := range map[stores.Fault]error{stores.Busy: ranges.ErrStore,
+		stores.Refuses: fs.ErrPermission, stores.Ignores: ranges.ErrStore} {
+		s.Fail(func(int, *http.Request) stores.Fault { return fault })
 		err := client().Object(at, -1).ReadAt(context.Background(), make([]byte, 10), 20)
 		named := strings.Contains(err.Error(), "s3://bucket/x")
 		expect.That(t, named && errors.Is(err, sentinel), "fault %d: %v", fault, err)
-		expect.That(t, !strings.Contains(fmt.Sprintf("%v %+v", err, err), rangestest.Secret), "the secret: %v", err)
+		expect.That(t, !strings.Contains(fmt.Sprintf("%v %+v", err, err), stores.Secret), "the secret: %v", err)
 	}
 	s.Fail(nil)
 	err := client().Object(parse(t, "s3://bucket/y"), -1).Stat(context.Background())
@@ -115,7 +116,7 @@ func TestReadsOutliveFaultsAndEndByThoseThatStay(t *testing.T) {
 }
 
 func TestWhatWasReadIsOfOneVersion(t *testing.T) {
-	s := rangestest.New(t)
+	s := stores.New(t)
 	s.Put("bucket/x", content(1000))
 	o := client().Object(parse(t, "s3://bucket/x"), -1)
 	expect.OK(t, o.ReadAt(context.Background(), make([]byte, 10), 0))
@@ -129,7 +130,7 @@ func TestWhatWasReadIsOfOneVersion(t *testing.T) {
 }
 
 func TestAnEmptyObjectIsOne(t *testing.T) {
-	s := rangestest.New(t)
+	s := stores.New(t)
 	s.Put("bucket/empty", nil)
 	o := client().Object(parse(t, "s3://bucket/empty"), -1)
 	expect.OK(t, o.Stat(t.Context()))
@@ -142,10 +143,10 @@ func TestAnEmptyObjectIsOne(t *testing.T) {
 }
 
 func TestAReadThatIsCalledOffEnds(t *testing.T) {
-	s := rangestest.New(t)
+	s := stores.New(t)
 	s.Put("bucket/x", content(100_000))
 	ctx, cancel := context.WithCancel(context.Background())
-	s.Fail(func(int, *http.Request) rangestest.Fault { cancel(); return rangestest.Stalls })
+	s.Fail(func(int, *http.Request) stores.Fault { cancel(); return stores.Stalls })
 	c := client()
 	c.Stall = time.Hour
 	err := c.Object(parse(t, "s3://bucket/x"), 100_000).ReadAt(ctx, make([]byte, 100_000), 0)
@@ -156,8 +157,8 @@ func TestAddressesThatAreNone(t *testing.T) {
 	for _, bad := range []string{"s3://", "s3:///x", "https://user:verysecret@host/x",
 		"https://host/x?token=verysecret", "s3://key:verysecret@bucket/x", "hf://datasets/owner", "hf://models/a/b/c",
 		"s3://bucket/../x", "ftp://host/x", "s3://bucket//x"} {
-		l, err := ranges.Parse(bad)
-		expect.That(t, errors.Is(err, ranges.ErrAddress) && !strings.Contains(err.Error(), "verysecret"), "%s: %v, %v",
+		l, err := address.Parse(bad)
+		expect.That(t, errors.Is(err, address.ErrAddress) && !strings.Contains(err.Error(), "verysecret"), "%s: %v, %v",
 			bad, l, err)
 	}
 	for _, good := range []string{"s3://bucket/x", "gs://b.c/x y/z", "https://host:1234/x", "hf://datasets/o/n@v1/x",
@@ -167,17 +168,17 @@ func TestAddressesThatAreNone(t *testing.T) {
 }
 
 func TestObjectsAreWrittenWholeOrNotAtAll(t *testing.T) {
-	s := rangestest.New(t)
+	s := stores.New(t)
 	ctx := context.Background()
 	for _, n := range []int{0, 5, 17 << 20} {
 		want := content(n)
 		at := parse(t, fmt.Sprintf("s3://bucket/a b/%d", n))
-		s.Fail(func(n int, _ *http.Request) rangestest.Fault {
-			return []rangestest.Fault{rangestest.Busy, rangestest.Cut, rangestest.None}[n%3]
+		s.Fail(func(n int, _ *http.Request) stores.Fault {
+			return []stores.Fault{stores.Busy, stores.Cut, stores.None}[n%3]
 		})
 		if n < 100 {
-			s.Fail(func(n int, _ *http.Request) rangestest.Fault {
-				return []rangestest.Fault{0, rangestest.Lost, 0}[n%3]
+			s.Fail(func(n int, _ *http.Request) stores.Fault {
+				return []stores.Fault{0, stores.Lost, 0}[n%3]
 			})
 		}
 		expect.OK(t, client().Put(ctx, at, bytes.NewReader(want), int64(n), true))
@@ -187,11 +188,11 @@ func TestObjectsAreWrittenWholeOrNotAtAll(t *testing.T) {
 		err := client().PutBytes(ctx, at, append(want, 1), true)
 		expect.That(t, errors.Is(err, ranges.ErrChanged), "%d: it is there, and %v", n, err)
 	}
-	s.Fail(func(_ int, r *http.Request) rangestest.Fault {
+	s.Fail(func(_ int, r *http.Request) stores.Fault {
 		if r.URL.Query().Get("partNumber") == "2" {
-			return rangestest.Refuses
+			return stores.Refuses
 		}
-		return rangestest.None
+		return stores.None
 	})
 	err := client().Put(ctx, parse(t, "s3://bucket/y"), bytes.NewReader(content(17<<20)), 17<<20, false)
 	_, there := s.Get("bucket/y")
@@ -210,13 +211,13 @@ func TestObjectsAreWrittenWholeOrNotAtAll(t *testing.T) {
 
 // A store that says that it keeps an object, and keeps none, half or another one, is refused.
 func TestAStoreThatKeepsOtherBytesIsRefused(t *testing.T) {
-	s := rangestest.New(t)
-	for fault, says := range map[rangestest.Fault]string{rangestest.Drops: "it has lost an object",
-		rangestest.Halves: "bytes", rangestest.Alters: "it keeps other bytes than it was given"} {
+	s := stores.New(t)
+	for fault, says := range map[stores.Fault]string{stores.Drops: "it has lost an object",
+		stores.Halves: "bytes", stores.Alters: "it keeps other bytes than it was given"} {
 		for _, size := range []int{3, 17 << 20} { // in one request, and in parts
-			s.Fail(func(_ int, r *http.Request) rangestest.Fault {
+			s.Fail(func(_ int, r *http.Request) stores.Fault {
 				if r.Method == http.MethodGet || r.URL.Query().Has("partNumber") {
-					return rangestest.None
+					return stores.None
 				}
 				return fault
 			})
@@ -229,10 +230,10 @@ func TestAStoreThatKeepsOtherBytesIsRefused(t *testing.T) {
 }
 
 func TestSpansComeInTheirOrder(t *testing.T) {
-	s := rangestest.New(t)
+	s := stores.New(t)
 	want := content(100_000)
 	s.Put("bucket/x", want)
-	s.Fail(func(n int, _ *http.Request) rangestest.Fault { return []rangestest.Fault{0, rangestest.Busy}[n%2] })
+	s.Fail(func(n int, _ *http.Request) stores.Fault { return []stores.Fault{0, stores.Busy}[n%2] })
 	o := client().Object(parse(t, "s3://bucket/x"), int64(len(want)))
 	var list []ranges.Span
 	for at := int64(90_000); at > 0; at -= 7000 {
@@ -249,7 +250,7 @@ func TestSpansComeInTheirOrder(t *testing.T) {
 }
 
 func TestFoldersAreListed(t *testing.T) {
-	s := rangestest.New(t)
+	s := stores.New(t)
 	for _, name := range []string{"x/a", "x/b/c", "x/b/d", "x/e", "xy", "x/f"} {
 		s.Put("bucket/"+name, content(len(name)))
 		s.Put("owner/name/"+name, content(len(name)))
@@ -270,14 +271,14 @@ func TestFoldersAreListed(t *testing.T) {
 
 // TestListsThatDoNotEndAreRefused: one whose pages lead nowhere, and one that stops in the middle.
 func TestListsThatDoNotEndAreRefused(t *testing.T) {
-	for fault, want := range map[rangestest.Fault]error{rangestest.Loops: ranges.ErrStore,
-		rangestest.Halts: ranges.ErrStalled} {
-		s := rangestest.New(t)
-		s.Fail(func(_ int, r *http.Request) rangestest.Fault {
+	for fault, want := range map[stores.Fault]error{stores.Loops: ranges.ErrStore,
+		stores.Halts: ranges.ErrStalled} {
+		s := stores.New(t)
+		s.Fail(func(_ int, r *http.Request) stores.Fault {
 			if r.URL.Query().Has("list-type") || strings.HasPrefix(r.URL.Path, "/api/") {
 				return fault
 			}
-			return rangestest.None
+			return stores.None
 		})
 		for _, address := range []string{"s3://bucket/x", "hf://datasets/owner/name/x"} {
 			_, _, err := client().Find(t.Context(), parse(t, address))
@@ -293,7 +294,7 @@ func TestARedirectGetsNoCredentials(t *testing.T) {
 	var got []string
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for name, values := range r.Header {
-			if strings.Contains(fmt.Sprint(values), rangestest.Secret) || strings.HasPrefix(name, "X-Amz") ||
+			if strings.Contains(fmt.Sprint(values), stores.Secret) || strings.HasPrefix(name, "X-Amz") ||
 				name == "Authorization" {
 				got = append(got, name)
 			}
@@ -305,8 +306,8 @@ func TestARedirectGetsNoCredentials(t *testing.T) {
 		http.Redirect(w, r, other.URL+r.URL.Path, http.StatusTemporaryRedirect)
 	}))
 	defer first.Close()
-	rangestest.New(t)
-	t.Setenv("AWS_SESSION_TOKEN", rangestest.Secret)
+	stores.New(t)
+	t.Setenv("AWS_SESSION_TOKEN", stores.Secret)
 	t.Setenv("AWS_ENDPOINT_URL", first.URL)
 	t.Setenv("HF_ENDPOINT", first.URL)
 	for _, address := range []string{"s3://bucket/x", "hf://datasets/owner/name/x"} {

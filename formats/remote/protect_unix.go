@@ -1,6 +1,6 @@
 //go:build linux || darwin
 
-package formats
+package remote
 
 import "golang.org/x/sys/unix"
 

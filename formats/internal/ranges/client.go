@@ -18,6 +18,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/khop-gnn/khop/formats/internal/address"
+	"github.com/khop-gnn/khop/internal/patience"
 	"github.com/khop-gnn/khop/internal/underway"
 )
 
@@ -35,12 +37,6 @@ const (
 const pieceBytes = 256 << 10
 
 var pieces = sync.Pool{New: func() any { b := make([]byte, pieceBytes); return &b }}
-
-// How long a new Client waits before the second attempt, and for a byte. Tests change them.
-var (
-	FirstPause = 200 * time.Millisecond
-	Stall      = 20 * time.Second
-)
 
 // What went wrong, for errors.Is; beside these fs.ErrNotExist and fs.ErrPermission.
 var (
@@ -74,7 +70,7 @@ var transport = sync.OnceValue(func() *http.Transport {
 // New returns a client that takes settings and credentials from the environment.
 func New() *Client {
 	return &Client{HTTP: &http.Client{Transport: transport(), CheckRedirect: follow}, Attempts: attempts,
-		Pause: FirstPause, Stall: Stall,
+		Pause: patience.FirstPause, Stall: patience.Stall,
 		flight: make(chan struct{}, InFlight), s3: newS3(), hub: newHub()}
 }
 
@@ -97,7 +93,7 @@ func follow(r *http.Request, via []*http.Request) error {
 // request is what is asked of a store.
 type request struct {
 	method string
-	at     Location
+	at     address.Location
 	query  url.Values
 	header http.Header
 	body   *io.SectionReader // nil: none
@@ -217,7 +213,7 @@ func statusOf(r *http.Response) error {
 }
 
 // keepTrying calls once until it succeeds, fails for good, or has failed so often that brought was the same.
-func (c *Client) keepTrying(ctx context.Context, what string, at Location, once func() error,
+func (c *Client) keepTrying(ctx context.Context, what string, at address.Location, once func() error,
 	brought func() int) error {
 	defer underway.Waits(at.String())()
 	for failures, before := 0, 0; ; {

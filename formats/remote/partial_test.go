@@ -1,6 +1,6 @@
 //go:build linux || darwin
 
-package formats_test
+package remote
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
-	"github.com/khop-gnn/khop/internal/ranges/rangestest"
+	"github.com/khop-gnn/khop/internal/expect/stores"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -29,9 +29,9 @@ const (
 )
 
 // featured is a graph with features that take 37 chunks of 64 KiB, at an address and in a folder.
-func featured(t *testing.T) (s *rangestest.Store, address, dir string) {
+func featured(t *testing.T) (s *stores.Store, address, dir string) {
 	t.Helper()
-	formats.Impatient(t)
+	smallChunks(t, 64<<10)
 	r := rand.New(rand.NewPCG(3, 4))
 	indptr, indices := []int64{0}, []int32{}
 	for range nodes {
@@ -56,9 +56,9 @@ func featured(t *testing.T) (s *rangestest.Store, address, dir string) {
 		NodeColumns: []map[string]unified.Tensor{{
 			"feature": expect.Must(unified.New(unified.Float32, unified.FromSlice(rows).Bytes(), nodes, features))(t)}},
 	}))(t)
-	dir = filepath.Join(formats.ScratchDir(t), "x.khop")
-	expect.OK(t, formats.WriteGraph(context.Background(), dir, g, formats.SmallChunks(t, formats.WriterOptions{})))
-	s = rangestest.New(t)
+	dir = filepath.Join(t.TempDir(), "x.khop")
+	expect.OK(t, formats.WriteGraph(context.Background(), dir, g, formats.WriterOptions{}))
+	s = stores.New(t)
 	return s, s.PutFolder(t, "bucket", "x.khop", dir), dir
 }
 
@@ -99,19 +99,18 @@ func TestBatchesOfADatasetElsewhereAreThoseOfTheFolder(t *testing.T) {
 	for name, opt := range map[string]loader.Options{"mapped": {Residence: loader.Mapped},
 		"resident": {Residence: loader.Resident}, "disk": {Residence: loader.Disk},
 		"verified": {Residence: loader.Mapped, Verify: true}} {
-		cache := formats.ScratchDir(t)
+		cache := t.TempDir()
 		for i, size := range []int64{0, 0, small} { // cold, warm, and smaller than the dataset
 			if i == 2 && name != "mapped" { // the same tier whatever the residence
 				continue
 			}
 			if i == 2 {
-				cache = formats.ScratchDir(t)
+				cache = t.TempDir()
 			}
 			s.Fail(nil)
-			ds := expect.Must(formats.Elsewhere{CacheDir: cache, CacheSize: size, Lazy: true}.Open(context.Background(),
-				address))(t)
-			other := expect.Must(formats.Elsewhere{CacheDir: cache, CacheSize: size, Lazy: true}.Open(
-				context.Background(), address))(t) // as in another process
+			opened := Options{CacheDir: cache, CacheSize: size, Lazy: true}
+			ds := expect.Must(Open(t.Context(), address, opened))(t)
+			other := expect.Must(Open(t.Context(), address, opened))(t) // as in another process
 			for _, ds := range []*formats.Dataset{ds, other} {
 				got, err := digested(ds, opt, 0)
 				expect.That(t, err == nil && slices.Equal(got, want), "%s, %d: other batches, or %v", name, i, err)
@@ -134,16 +133,16 @@ func TestTrainingBeginsBeforeAllIsThere(t *testing.T) {
 		Sampler: sampling.Neighbor{Fanouts: []int{0}}}
 	want := expect.Must(digested(here, opt, 1))(t)
 	trained := make(chan struct{})
-	s.Fail(func(_ int, r *http.Request) rangestest.Fault {
+	s.Fail(func(_ int, r *http.Request) stores.Fault {
 		from := int64(0)
 		_, _ = fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-", &from)
 		if strings.HasSuffix(r.URL.Path, "feature.arrow") && from >= 30*64<<10 && from%(64<<10) == 0 {
 			<-trained
 		}
-		return rangestest.None
+		return stores.None
 	})
-	e := formats.Elsewhere{CacheDir: formats.ScratchDir(t), Lazy: true}
-	ds := expect.Must(e.Open(context.Background(), address))(t)
+	e := Options{CacheDir: t.TempDir(), Lazy: true}
+	ds := expect.Must(Open(t.Context(), address, e))(t)
 	got, err := digested(ds, opt, 1)
 	_, sent := s.Requests()
 	expect.That(t, err == nil && slices.Equal(got, want), "other batches, or %v", err)
@@ -154,16 +153,16 @@ func TestTrainingBeginsBeforeAllIsThere(t *testing.T) {
 
 func TestARowThatDoesNotComeIsAnErrorOfItsBatch(t *testing.T) {
 	s, address, _ := featured(t)
-	e := formats.Elsewhere{CacheDir: formats.ScratchDir(t), Lazy: true}
-	ds := expect.Must(e.Open(context.Background(), address))(t)
+	e := Options{CacheDir: t.TempDir(), Lazy: true}
+	ds := expect.Must(Open(t.Context(), address, e))(t)
 	defer ds.Close()
 	x, _ := ds.Graph().NodeColumn(0, "feature")
 	err := pinned.Guard(func() error { fmt.Fprint(discard{}, x.Bytes()[:8]); return nil })
 	expect.That(t, errors.Is(err, pinned.ErrFault), "what is not there can be read: %v", err)
-	s.Fail(func(int, *http.Request) rangestest.Fault { return rangestest.Refuses })
+	s.Fail(func(int, *http.Request) stores.Fault { return stores.Refuses })
 	_, err = digested(ds, loader.Options{Residence: loader.Mapped}, 0)
 	expect.That(t, err != nil && strings.Contains(err.Error(), address) && !strings.Contains(err.Error(),
-		rangestest.Secret), "%v", err)
+		stores.Secret), "%v", err)
 	s.Fail(nil)
 	_, err = digested(ds, loader.Options{Residence: loader.Mapped}, 0)
 	expect.That(t, err == nil, "once the store answers again: %v", err)

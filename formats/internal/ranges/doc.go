@@ -4,8 +4,8 @@
 //
 // # Basics
 //
-// Parse takes an address apart, and Client.Object names an object, which has a size, a version, and ReadAt. Fetch reads
-// much of it, in ranges of 8 MiB of which eight are under way at a time; Ahead reads spans of it in their order.
+// Package address takes addresses apart. Client.Object names an object, which has a size, a version, and ReadAt. Fetch
+// reads much of it, in ranges of 8 MiB of which eight are under way at a time; Ahead reads spans of it in their order.
 //
 // All kinds of address are read in the same way, by GET with a Range. They differ in the request alone: its URL, and
 // what says who asks. Credentials come from where the provider's own programs look for them: the environment, profile

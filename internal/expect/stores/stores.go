@@ -1,6 +1,6 @@
-// Package rangestest has a store for tests, within their process: it speaks as much of S3 as khop asks for, serves the
+// Package stores has a store for tests, within their process: it speaks as much of S3 as khop asks for, serves the
 // same objects as plain files and as a data set of the hub, and fails as a test sets.
-package rangestest
+package stores
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/khop-gnn/khop/internal/ranges"
+	"github.com/khop-gnn/khop/internal/patience"
 )
 
 // Secret is the key that requests are signed by: no output may have it.
@@ -73,9 +73,9 @@ type upload struct {
 
 // New starts a store that a test's environment leads to, and has clients not wait for long. It ends with the test.
 func New(t *testing.T) *Store {
-	pause, stall := ranges.FirstPause, ranges.Stall
-	ranges.FirstPause, ranges.Stall = 100*time.Microsecond, 50*time.Millisecond
-	t.Cleanup(func() { ranges.FirstPause, ranges.Stall = pause, stall })
+	pause, stall := patience.FirstPause, patience.Stall
+	patience.FirstPause, patience.Stall = 100*time.Microsecond, 50*time.Millisecond
+	t.Cleanup(func() { patience.FirstPause, patience.Stall = pause, stall })
 	s := &Store{objects: map[string][]byte{}, uploads: map[string]*upload{}, release: make(chan struct{})}
 	server := httptest.NewServer(s)
 	s.URL = server.URL

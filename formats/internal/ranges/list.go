@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/khop-gnn/khop/formats/internal/address"
 	"github.com/khop-gnn/khop/internal/heap"
 )
 
@@ -38,7 +39,7 @@ const (
 
 // Find returns the object at an address, under its own name, or all objects of the folder there, sorted by name.
 // fs.ErrNotExist where neither is there.
-func (c *Client) Find(ctx context.Context, at Location) (list []Found, folder bool, err error) {
+func (c *Client) Find(ctx context.Context, at address.Location) (list []Found, folder bool, err error) {
 	if at.Path != "" {
 		o := c.Object(at, -1)
 		err = o.Stat(ctx)
@@ -132,7 +133,7 @@ func (p *page) begin() { p.element = mostElement }
 const emptyPages = 100
 
 // next checks that a page leads to one that was not there yet.
-func (t *turns) next(at Location, token string) error {
+func (t *turns) next(at address.Location, token string) error {
 	if t.empty++; t.page > 0 {
 		t.empty = 0
 	}
@@ -148,7 +149,7 @@ func (t *turns) next(at Location, token string) error {
 }
 
 // listBucket lists what lies below a prefix of a bucket.
-func (c *Client) listBucket(ctx context.Context, at Location) ([]Found, error) {
+func (c *Client) listBucket(ctx context.Context, at address.Location) ([]Found, error) {
 	prefix, bucket := at.Path, at
 	if bucket.Path = ""; prefix != "" {
 		prefix += "/"
@@ -200,7 +201,7 @@ func (t *turns) bucket(in *page, prefix string) (more bool, token string, err er
 }
 
 // listHub lists the files below a folder of a data set.
-func (c *Client) listHub(ctx context.Context, at Location) ([]Found, error) {
+func (c *Client) listHub(ctx context.Context, at address.Location) ([]Found, error) {
 	repository, revision, _ := strings.Cut(at.Host, "@")
 	api := at
 	api.Host, api.Path = path.Join("api", repository, "tree", cmp.Or(revision, "main"), at.Path), ""

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/khop-gnn/khop/formats/internal/address"
 )
 
 // hub is where data sets of Hugging Face are.
@@ -26,10 +28,10 @@ func newHub() hub {
 }
 
 // address returns where a file of a data set is, at a revision: a branch, a tag or a commit.
-func (h *hub) address(l Location) (*url.URL, func(*http.Request) error, error) {
+func (h *hub) address(l address.Location) (*url.URL, func(*http.Request) error, error) {
 	u, err := url.Parse(h.endpoint)
 	if err != nil || u.Host == "" {
-		return nil, nil, fmt.Errorf("%w: HF_ENDPOINT is no address of a server", ErrAddress)
+		return nil, nil, fmt.Errorf("%w: HF_ENDPOINT is no address of a server", address.ErrAddress)
 	}
 	if strings.HasPrefix(l.Host, "api/") {
 		return u.JoinPath(l.Host), h.sign, nil
@@ -46,7 +48,7 @@ func (h *hub) sign(r *http.Request) error {
 }
 
 // pinRevision returns the address at the commit that has answered.
-func pinRevision(l Location, r *http.Response) Location {
+func pinRevision(l address.Location, r *http.Response) address.Location {
 	for ; r != nil; r = r.Request.Response { // the hub's own answer leads on to another server
 		if commit := r.Header.Get("X-Repo-Commit"); commit != "" {
 			repository, _, _ := strings.Cut(l.Host, "@")

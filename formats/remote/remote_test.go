@@ -1,4 +1,4 @@
-package formats
+package remote
 
 import (
 	"bytes"
@@ -13,32 +13,42 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/internal/arrayfile"
+	"github.com/khop-gnn/khop/formats/internal/ranges"
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
-	"github.com/khop-gnn/khop/internal/ranges"
-	"github.com/khop-gnn/khop/internal/ranges/rangestest"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
+	"github.com/khop-gnn/khop/internal/expect/stores"
 )
 
 // store starts a store that has a dataset, whose files are returned, and clients that do not wait for long.
-func store(t *testing.T) (s *rangestest.Store, address string, files map[string][]byte) {
+func store(t *testing.T) (s *stores.Store, address string, files map[string][]byte) {
 	t.Helper()
-	s = rangestest.New(t)
-	impatient(t)
-	dir := write(t, randomArrays(t, 9, 3000, 3), WriterOptions{chunkBytes: 4096})
+	s = stores.New(t)
+	smallChunks(t, 4096)
+	dir := write(t, graphs.Typed(t, 3000, 3000))
 	return s, s.PutFolder(t, "bucket", "a/x.khop", dir), expect.Files(t, dir)
 }
 
-// impatient makes clients that do not wait for long.
-func impatient(t testing.TB) {
-	was := newClient
-	newClient = func() *ranges.Client {
-		c := was()
-		c.Pause, c.Stall = time.Microsecond, 20*time.Millisecond
-		return c
-	}
-	t.Cleanup(func() { newClient = was })
+// smallChunks has datasets written in chunks of a size, and columns come late that have as much.
+func smallChunks(t testing.TB, size int64) {
+	chunk, least := arrayfile.ChunkBytes, leastPartial
+	arrayfile.ChunkBytes, leastPartial = size, size
+	t.Cleanup(func() { arrayfile.ChunkBytes, leastPartial = chunk, least })
 }
+
+// write writes a graph to a folder.
+func write(t testing.TB, g *graph.Graph) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "x.khop")
+	expect.OK(t, formats.WriteGraph(t.Context(), dir, g, formats.WriterOptions{}))
+	return dir
+}
+
+// there reports whether there is something at a path.
+func there(path string) bool { _, err := os.Lstat(path); return err == nil }
 
 // sameFiles compares the dataset at a folder of a cache with its files.
 func sameFiles(t *testing.T, want map[string][]byte, dir string) {
@@ -64,10 +74,10 @@ func TestADatasetIsTheSameWhereverItLies(t *testing.T) {
 	}
 	for _, at := range []string{address, "gs" + address[2:], s.URL + "/bucket/a/x.khop",
 		"hf://datasets/owner/name/x.khop"} {
-		e := Elsewhere{CacheDir: scratchDir(t)}
+		e := Options{CacheDir: t.TempDir()}
 		for i := range 2 {
 			s.Fail(nil)
-			d := expect.Must(e.Open(context.Background(), at))(t)
+			d := expect.Must(Open(context.Background(), at, e))(t)
 			sameFiles(t, files, d.Path())
 			expect.OK(t, d.Close())
 			asked, _ := s.Requests()
@@ -79,12 +89,12 @@ func TestADatasetIsTheSameWhereverItLies(t *testing.T) {
 func TestProcessesShareACacheAndBringNothingTwice(t *testing.T) {
 	s, address, files := store(t)
 	total := bytesOf(files)
-	e := Elsewhere{CacheDir: scratchDir(t)}
+	e := Options{CacheDir: t.TempDir()}
 	s.Fail(nil)
 	var wg sync.WaitGroup
 	for range 4 { // locks are of open files: goroutines exclude one another as processes do
 		wg.Go(func() {
-			d, err := e.Open(context.Background(), address)
+			d, err := Open(context.Background(), address, e)
 			if err == nil {
 				sameFiles(t, files, d.Path())
 				err = d.Close()
@@ -101,36 +111,36 @@ func TestProcessesShareACacheAndBringNothingTwice(t *testing.T) {
 func TestACacheKeepsToItsSizeAndRemovesOnlyWhatNobodyHasOpen(t *testing.T) {
 	s, address, files := store(t)
 	total := bytesOf(files)
-	s.PutFolder(t, "bucket", "b.khop", write(t, randomArrays(t, 10, 3000, 3), WriterOptions{}))
-	e := Elsewhere{CacheDir: scratchDir(t), CacheSize: total + total/2}
-	d := expect.Must(e.Open(context.Background(), address))(t)
-	_, err := e.Open(context.Background(), "s3://bucket/b.khop")
-	expect.That(t, errors.Is(err, ErrSpace), "while the other is open: %v", err)
+	s.PutFolder(t, "bucket", "b.khop", write(t, graphs.Typed(t, 2900, 3000)))
+	e := Options{CacheDir: t.TempDir(), CacheSize: total + total/2}
+	d := expect.Must(Open(context.Background(), address, e))(t)
+	_, err := Open(context.Background(), "s3://bucket/b.khop", e)
+	expect.That(t, errors.Is(err, formats.ErrSpace), "while the other is open: %v", err)
 	sameFiles(t, files, d.Path())
 	expect.OK(t, d.Close())
-	second := expect.Must(e.Open(context.Background(), "s3://bucket/b.khop"))(t)
+	second := expect.Must(Open(context.Background(), "s3://bucket/b.khop", e))(t)
 	expect.That(t, !there(d.Path()), "the first is still there")
 	expect.OK(t, second.Close())
 	e.CacheSize = total / 2
-	_, err = e.Open(context.Background(), address)
-	expect.That(t, errors.Is(err, ErrSpace), "of half the size: %v", err)
+	_, err = Open(context.Background(), address, e)
+	expect.That(t, errors.Is(err, formats.ErrSpace), "of half the size: %v", err)
 }
 
 // What a process leaves that was killed while it made an entry or filled it does no harm.
 func TestACacheOutlivesProcessesThatWereKilled(t *testing.T) {
 	_, address, files := store(t)
-	e := Elsewhere{CacheDir: scratchDir(t), CacheSize: 1 << 30}
-	expect.OK(t, expect.Must(e.Open(context.Background(), address))(t).Close())
+	e := Options{CacheDir: t.TempDir(), CacheSize: 1 << 30}
+	expect.OK(t, expect.Must(Open(context.Background(), address, e))(t).Close())
 	entries := expect.Must(filepath.Glob(filepath.Join(e.CacheDir, "*-*", "units")))(t)
 	units := expect.Must(os.ReadFile(entries[0]))(t)
 	for i := range units {
 		units[i] = byte(i % 2) // reserved, and not there
 	}
 	expect.OK(t, os.WriteFile(entries[0], units, 0o600))
-	put(t, e.CacheDir, ".khop-new-x", []byte("half"))
+	expect.OK(t, os.WriteFile(filepath.Join(e.CacheDir, ".khop-new-x"), []byte("half"), 0o600))
 	indices := filepath.Join(filepath.Dir(entries[0]), "data", "graph", "indices.arrow")
 	expect.OK(t, os.WriteFile(indices, make([]byte, len(files["graph/indices.arrow"])), 0o600))
-	d := expect.Must(e.Open(context.Background(), address))(t)
+	d := expect.Must(Open(context.Background(), address, e))(t)
 	sameFiles(t, files, d.Path())
 	expect.OK(t, d.Close())
 	expect.That(t, !there(filepath.Join(e.CacheDir, ".khop-new-x")), "what was left is still there")
@@ -145,33 +155,33 @@ func TestAStoreThatFailsGivesTheRightDatasetOrAnError(t *testing.T) {
 	good := 0
 	for run := range expect.Draws(t, 12) {
 		r := rand.New(rand.NewPCG(seed, uint64(run)))
-		e, often := Elsewhere{CacheDir: scratchDir(t)}, r.IntN(40)
+		e, often := Options{CacheDir: t.TempDir()}, r.IntN(40)
 		var mu sync.Mutex
-		s.Fail(func(n int, _ *http.Request) rangestest.Fault {
+		s.Fail(func(n int, _ *http.Request) stores.Fault {
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
 			case r.IntN(100) >= often:
-				return rangestest.None
+				return stores.None
 			case r.IntN(20) == 0: // another version, in between
 				name := names[r.IntN(len(names))]
 				text, _ := s.Get(name)
 				other := append([]byte{}, text...)
 				other[r.IntN(len(other))] ^= byte(1 + r.IntN(255))
 				s.Put(name, other)
-				return rangestest.None
+				return stores.None
 			}
-			return []rangestest.Fault{rangestest.Busy, rangestest.Cut, rangestest.Stalls, rangestest.Wrong,
-				rangestest.Ignores, rangestest.Refuses}[min(r.IntN(30), 5)*r.IntN(2)]
+			return []stores.Fault{stores.Busy, stores.Cut, stores.Stalls, stores.Wrong,
+				stores.Ignores, stores.Refuses}[min(r.IntN(30), 5)*r.IntN(2)]
 		})
 		for range 2 {
-			d, err := e.Open(context.Background(), address)
+			d, err := Open(context.Background(), address, e)
 			if err == nil {
 				good++
 				sameFiles(t, files, d.Path())
 				expect.OK(t, d.Close())
 			} else {
-				silent := !strings.Contains(err.Error(), rangestest.Secret)
+				silent := !strings.Contains(err.Error(), stores.Secret)
 				expect.That(t, silent && isOfStore(err), "run %d: %v", run, err)
 			}
 			s.Fail(nil)
@@ -185,8 +195,8 @@ func TestAStoreThatFailsGivesTheRightDatasetOrAnError(t *testing.T) {
 
 // isOfStore reports whether an error has one of the sentinels that stores give rise to.
 func isOfStore(err error) bool {
-	for _, known := range []error{ErrChanged, ErrCorrupt, ErrIncomplete, fs.ErrPermission, ranges.ErrStore,
-		ranges.ErrStalled} {
+	for _, known := range []error{formats.ErrChanged, formats.ErrCorrupt, formats.ErrIncomplete, fs.ErrPermission,
+		ranges.ErrStore, ranges.ErrStalled} {
 		if errors.Is(err, known) {
 			return true
 		}
@@ -197,14 +207,14 @@ func isOfStore(err error) bool {
 // TestTwoProcessesBringADatasetOnce, which open it at the same time.
 func TestTwoProcessesBringADatasetOnce(t *testing.T) {
 	if address := os.Getenv("KHOP_TEST_OPEN"); address != "" {
-		d := expect.Must(Open(address))(t)
-		_, err := Check(t.Context(), d.Path(), CheckOptions{})
+		d := expect.Must(Open(t.Context(), address, Options{}))(t)
+		_, err := formats.Check(t.Context(), d.Path(), formats.CheckOptions{})
 		expect.OK(t, err, d.Close())
 		return
 	}
 	s, address, files := store(t)
 	s.Fail(nil)
-	cache := scratchDir(t)
+	cache := t.TempDir()
 	var both sync.WaitGroup
 	for range 2 {
 		c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestTwoProcessesBringADatasetOnce$")

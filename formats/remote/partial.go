@@ -1,15 +1,15 @@
-package formats
+package remote
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"sync"
+	"unsafe"
 
+	"github.com/khop-gnn/khop/formats/internal/ranges"
 	"github.com/khop-gnn/khop/formats/internal/staged"
-	"github.com/khop-gnn/khop/internal/ranges"
 )
 
 // partial is what of a dataset from elsewhere need not be on this machine: columns that have several numbers a row,
@@ -18,8 +18,8 @@ import (
 //
 // Bytes that are not there cannot be read by mistake: their pages are protected until they are.
 type partial struct {
-	d     *Dataset
-	files []*partialFile
+	*source
+	late  []*partialFile
 	ctx   context.Context // ends what is brought
 	end   context.CancelFunc
 	along sync.WaitGroup // columns that are being brought along
@@ -45,45 +45,40 @@ type unit struct {
 // leastPartial is the bytes of the elements from which on a column is not brought whole. Tests change it.
 var leastPartial int64 = 64 << 20
 
-// isPartial reports whether a file is one that need not be there.
-func (f *contentFile) isPartial(chunk int64) bool {
-	page := int64(os.Getpagesize())
-	return canProtect && f.column != nil && len(f.typ.Shape) > 0 && f.part.Bytes >= leastPartial &&
-		f.part.BodyOffset%page == 0 && chunk%page == 0
+// canBeLate reports whether a file is one that need not be there.
+func (s *source) canBeLate(i int) bool {
+	f, page := &s.files[i], int64(os.Getpagesize())
+	return canProtect && f.Column != nil && len(f.Column.Shape) > 0 && f.Bytes >= leastPartial &&
+		f.BodyOffset%page == 0 && s.manifest.ChunkBytes%page == 0
 }
 
-// partly prepares the dataset, whose entry has the heads of all files, and all of those that are not partial.
-func (d *Dataset) partly(ctx context.Context, entry *staged.Entry) error {
-	p := &partial{d: d}
-	bodies := map[*Part][]byte{}
-	for _, v := range d.verified {
-		bodies[v.part] = v.body
-	}
-	for i, f := range d.manifest.files() {
-		if !f.isPartial(d.manifest.ChunkBytes) || entry.Missing(i) == 0 {
+// Mapped implements formats.Source: it protects what is not there of files that come late.
+func (s *source) Mapped(ctx context.Context, bodies [][]byte) (late []int, _ any, err error) {
+	p := &partial{source: s}
+	for i, body := range bodies {
+		if !s.canBeLate(i) || s.entry.Missing(i) == 0 {
 			continue
 		}
-		file := &partialFile{partial: p, index: i, body: bodies[f.part], chunk: d.manifest.ChunkBytes,
-			column: f.typ.Name}
-		file.units = make([]unit, (int64(len(file.body))+file.chunk-1)/file.chunk)
-		if err := file.hide(entry); err != nil {
-			return err
+		f := &partialFile{partial: p, index: i, body: body, chunk: s.manifest.ChunkBytes,
+			column: s.files[i].Column.Name}
+		f.units = make([]unit, (int64(len(f.body))+f.chunk-1)/f.chunk)
+		if err := f.hide(); err != nil {
+			return nil, nil, err
 		}
-		p.files = append(p.files, file)
-		of := slices.IndexFunc(d.files, func(o openedFile) bool { return o.path == d.filePath(f.part) })
-		d.files[of].partial = true
+		p.late, late = append(p.late, f), append(late, i)
 	}
-	if len(p.files) > 0 {
-		p.ctx, p.end = context.WithCancel(ctx)
-		d.partial = p
+	if late == nil {
+		return nil, nil, nil
 	}
-	return nil
+	p.ctx, p.end = context.WithCancel(ctx)
+	s.partial = p
+	return late, p, nil
 }
 
 // hide protects what is not there.
-func (f *partialFile) hide(entry *staged.Entry) error {
+func (f *partialFile) hide() error {
 	for c := range f.units {
-		if f.units[c].there = entry.Has(f.index, c+1); f.units[c].there {
+		if f.units[c].there = f.entry.Has(f.index, c+1); f.units[c].there {
 			continue
 		}
 		if err := protect(f.bytes(c), false); err != nil {
@@ -99,12 +94,14 @@ func (f *partialFile) bytes(c int) []byte {
 	return f.body[from:min(from+f.chunk, int64(len(f.body)))]
 }
 
+func addressOf(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
+
 // of returns the file that b lies in, and where; nil where b is not part of one.
 func (p *partial) of(b []byte) (f *partialFile, from int64) {
 	if len(b) == 0 {
 		return nil, 0
 	}
-	for _, f := range p.files {
+	for _, f := range p.late {
 		if at := int64(addressOf(b)) - int64(addressOf(f.body)); at >= 0 && at < int64(len(f.body)) {
 			return f, at
 		}
@@ -119,12 +116,12 @@ func (p *partial) Absent(b []byte) (absent, kept bool, err error) {
 	if f == nil {
 		return false, true, nil
 	}
-	kept, err = p.d.entry.Reserve(p.ctx, f.index)
+	kept, err = p.entry.Reserve(p.ctx, f.index)
 	return true, kept, p.explain(err)
 }
 
 // ChunkBytes returns the most bytes of a chunk.
-func (p *partial) ChunkBytes() int64 { return p.d.manifest.ChunkBytes }
+func (p *partial) ChunkBytes() int64 { return p.manifest.ChunkBytes }
 
 // Bring has the chunks there that b lies in, and begins to bring the others of the column.
 func (p *partial) Bring(b []byte) error {
@@ -149,7 +146,7 @@ func (f *partialFile) bring(ctx context.Context, c int) error {
 	if u.there {
 		return nil
 	}
-	if err := f.d.entry.Bring(ctx, f.index, c+1); err != nil {
+	if err := f.entry.Bring(ctx, f.index, c+1); err != nil {
 		return err
 	}
 	if err := protect(f.bytes(c), true); err != nil {
@@ -180,7 +177,7 @@ func (p *partial) Chunk(column []byte, at int64, to []byte) (chunk []byte, from 
 	err = f.bring(p.ctx, c)
 	if errors.Is(err, staged.ErrRoom) {
 		to = to[:len(f.bytes(c))]
-		return to, from, p.explain(p.d.entry.Read(p.ctx, f.index, c+1, to))
+		return to, from, p.explain(p.entry.Read(p.ctx, f.index, c+1, to))
 	}
 	return f.bytes(c), from, p.explain(err)
 }
@@ -206,9 +203,9 @@ func (p *partial) Probe() (int64, error) {
 
 // missing calls yield for each chunk that the cache does not have.
 func (p *partial) missing(yield func(f *partialFile, c int) bool) {
-	for _, f := range p.files {
+	for _, f := range p.late {
 		for c := range f.units {
-			if !p.d.entry.Has(f.index, c+1) && !yield(f, c) {
+			if !p.entry.Has(f.index, c+1) && !yield(f, c) {
 				return
 			}
 		}
@@ -220,32 +217,5 @@ func (p *partial) explain(err error) error {
 	if err == nil {
 		return nil
 	}
-	return elsewhereError(p.d.source, err)
-}
-
-// close ends what is being brought.
-func (p *partial) close() {
-	p.end()
-	p.along.Wait()
-}
-
-// Partial returns a value by which package loader brings parts of the dataset that are not on this machine; nil if all
-// are.
-func (d *Dataset) Partial() any {
-	if d.partial == nil {
-		return nil
-	}
-	return d.partial
-}
-
-// wholeFiles returns the files that must be there when a dataset is opened, by their numbers: all, or those that are
-// not partial.
-func (m *Manifest) wholeFiles(lazy bool) (list []int) {
-	files := m.files()
-	for i := range files {
-		if !lazy || !files[i].isPartial(m.ChunkBytes) {
-			list = append(list, i)
-		}
-	}
-	return slices.Clip(list)
+	return explain(p.at, err)
 }

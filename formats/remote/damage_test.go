@@ -1,4 +1,4 @@
-package formats
+package remote
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/internal/expect"
 )
 
@@ -61,15 +62,15 @@ func TestADamagedCacheHealsOrIsNamed(t *testing.T) {
 	slices.Sort(names)
 	healed, named := 0, 0
 	for range expect.Draws(t, 24) {
-		e := Elsewhere{CacheDir: scratchDir(t), Verify: r.IntN(2) == 0}
-		d := expect.Must(e.Open(context.Background(), address))(t)
+		e := Options{CacheDir: t.TempDir(), Verify: r.IntN(2) == 0}
+		d := expect.Must(Open(context.Background(), address, e))(t)
 		dir := d.Path()
 		expect.OK(t, d.Close())
 		what := damageCache(t, r, filepath.Dir(dir), names)
 		s.Fail(nil)
-		d, err := e.Open(context.Background(), address)
+		d, err := Open(context.Background(), address, e)
 		if err == nil {
-			report := expect.Must(Check(context.Background(), dir, CheckOptions{}))(t)
+			report := expect.Must(formats.Check(context.Background(), dir, formats.CheckOptions{}))(t)
 			err = errors.Join(report.Problems...)
 			expect.OK(t, d.Close())
 		}
@@ -79,7 +80,7 @@ func TestADamagedCacheHealsOrIsNamed(t *testing.T) {
 			healed++
 		case !e.Verify && strings.Contains(err.Error(), `run "khop stage `+address+`"`):
 			e.Verify = true
-			expect.OK(t, expect.Must(e.Open(context.Background(), address))(t).Close())
+			expect.OK(t, expect.Must(Open(context.Background(), address, e))(t).Close())
 			sameFiles(t, files, dir)
 			named++
 		default:

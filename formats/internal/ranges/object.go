@@ -12,22 +12,24 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/khop-gnn/khop/formats/internal/address"
 )
 
 // Object is an object of a store, of one version. It is safe for concurrent use.
 type Object struct {
 	c  *Client
-	at Location
+	at address.Location
 
 	mu       sync.Mutex
 	size     int64
 	etag     string // strong
 	modified string
-	pinned   Location // of the hub: with the revision that answered
+	pinned   address.Location // of the hub: with the revision that answered
 }
 
 // Object returns the object at an address, which nobody is asked for yet. size is -1 where it is not known.
-func (c *Client) Object(at Location, size int64) *Object {
+func (c *Client) Object(at address.Location, size int64) *Object {
 	return &Object{c: c, at: at, size: size, pinned: at}
 }
 
@@ -40,7 +42,7 @@ func (o *Object) Expect(version string) *Object {
 }
 
 // At returns the object's address.
-func (o *Object) At() Location { return o.at }
+func (o *Object) At() address.Location { return o.at }
 
 // Size returns the bytes that it has; -1 where nobody has said it yet.
 func (o *Object) Size() int64 {
@@ -185,7 +187,7 @@ func (o *Object) once(ctx context.Context, off, n int64, short bool,
 }
 
 // conditions returns where to ask, and for which version.
-func (o *Object) conditions() (Location, http.Header) {
+func (o *Object) conditions() (address.Location, http.Header) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	h := http.Header{}

@@ -1,4 +1,4 @@
-package ranges
+package address
 
 import (
 	"errors"
@@ -55,6 +55,20 @@ func Parse(address string) (l Location, err error) {
 		return l, fmt.Errorf("%w: a path with . or .. or empty names", ErrAddress)
 	}
 	return Location{scheme, host, name}, nil
+}
+
+// Shown returns what of an address may be shown: all of it, or the beginning of what Parse refuses, which may hold a
+// secret.
+func Shown(text string) string {
+	if l, err := Parse(text); err == nil {
+		return l.String()
+	}
+	for i := range text {
+		if i > 8 && text[i] == '/' || text[i] == '@' || text[i] == '?' {
+			return text[:min(i, 8)] + "..."
+		}
+	}
+	return text
 }
 
 // String returns the address.

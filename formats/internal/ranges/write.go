@@ -16,6 +16,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/khop-gnn/khop/formats/internal/address"
 )
 
 // ErrReadOnly is returned for writing where khop does not write: anywhere but in stores that speak S3.
@@ -29,7 +31,7 @@ const (
 )
 
 // PutFile makes an object of a file. fresh is as in Put.
-func (c *Client) PutFile(ctx context.Context, at Location, name string, fresh bool) error {
+func (c *Client) PutFile(ctx context.Context, at address.Location, name string, fresh bool) error {
 	f, err := os.Open(name)
 	if err != nil {
 		return err
@@ -43,13 +45,13 @@ func (c *Client) PutFile(ctx context.Context, at Location, name string, fresh bo
 }
 
 // PutBytes makes an object of some bytes. fresh is as in Put.
-func (c *Client) PutBytes(ctx context.Context, at Location, text []byte, fresh bool) error {
+func (c *Client) PutBytes(ctx context.Context, at address.Location, text []byte, fresh bool) error {
 	return c.Put(ctx, at, bytes.NewReader(text), int64(len(text)), fresh)
 }
 
 // Put makes an object of a file's first bytes: whole, or not at all. fresh: ErrChanged where the object exists with
 // other bytes. ErrStore where the store does not keep what it was given.
-func (c *Client) Put(ctx context.Context, at Location, from io.ReaderAt, size int64, fresh bool) error {
+func (c *Client) Put(ctx context.Context, at address.Location, from io.ReaderAt, size int64, fresh bool) error {
 	if err := c.put(ctx, at, from, size, fresh); err != nil {
 		return err
 	}
@@ -58,7 +60,7 @@ func (c *Client) Put(ctx context.Context, at Location, from io.ReaderAt, size in
 
 // confirm compares an object with what was written: its size, and its ETag where that is a sum of the bytes as most
 // stores make it, else the bytes themselves.
-func (c *Client) confirm(ctx context.Context, at Location, body *io.SectionReader) error {
+func (c *Client) confirm(ctx context.Context, at address.Location, body *io.SectionReader) error {
 	o, size := c.Object(at, -1), body.Size()
 	switch err := o.Stat(ctx); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -102,7 +104,7 @@ func sumOf(body *io.SectionReader) ([]byte, error) {
 // partOf returns the bytes of a part of an object.
 func partOf(size int64) int64 { return max(leastPart, (size+mostParts-1)/mostParts) }
 
-func (c *Client) put(ctx context.Context, at Location, from io.ReaderAt, size int64, fresh bool) error {
+func (c *Client) put(ctx context.Context, at address.Location, from io.ReaderAt, size int64, fresh bool) error {
 	if at.Scheme != "s3" && at.Scheme != "gs" {
 		return fmt.Errorf("%s: %w", at, ErrReadOnly)
 	}
@@ -143,7 +145,7 @@ func (c *Client) put(ctx context.Context, at Location, from io.ReaderAt, size in
 }
 
 // holds reports whether an object has these bytes: an attempt of ours may have made it whose answer was lost.
-func (c *Client) holds(ctx context.Context, at Location, body *io.SectionReader) bool {
+func (c *Client) holds(ctx context.Context, at address.Location, body *io.SectionReader) bool {
 	o := c.Object(at, body.Size())
 	err := o.Stat(ctx)
 	if err == nil {
@@ -166,7 +168,7 @@ func sectionOf(text []byte) *io.SectionReader {
 }
 
 // putParts writes the parts of an upload, and returns their ETags.
-func (c *Client) putParts(ctx context.Context, at Location, query url.Values, from io.ReaderAt,
+func (c *Client) putParts(ctx context.Context, at address.Location, query url.Values, from io.ReaderAt,
 	size int64) ([]string, error) {
 	part := partOf(size)
 	etags := make([]string, (size+part-1)/part)
@@ -202,14 +204,14 @@ func completion(etags []string) []byte {
 }
 
 // Delete removes an object. One that is not there is no error.
-func (c *Client) Delete(ctx context.Context, at Location) error {
+func (c *Client) Delete(ctx context.Context, at address.Location) error {
 	_, _, err := c.ask(ctx, request{method: http.MethodDelete, at: at})
 	return err
 }
 
 // DeleteFolder removes the objects below an address of whose names ours says so, and gives up uploads there that nobody
 // has completed.
-func (c *Client) DeleteFolder(ctx context.Context, at Location, ours func(name string) bool) error {
+func (c *Client) DeleteFolder(ctx context.Context, at address.Location, ours func(name string) bool) error {
 	list, err := c.listBucket(ctx, at)
 	if err != nil {
 		return err
@@ -228,7 +230,7 @@ func (c *Client) DeleteFolder(ctx context.Context, at Location, ours func(name s
 }
 
 // giveUp gives up the uploads of objects below an address.
-func (c *Client) giveUp(ctx context.Context, at Location) error {
+func (c *Client) giveUp(ctx context.Context, at address.Location) error {
 	bucket := at
 	bucket.Path = ""
 	for {

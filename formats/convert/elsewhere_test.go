@@ -38,7 +38,7 @@ func TestSourcesAndTargetsElsewhereMakeTheSameDataset(t *testing.T) {
 		dst := "s3://bucket/made/x.khop"
 		res, err := Run(context.Background(), src, dst, Options{Force: true})
 		expect.Ensure(t, err == nil, "%s: %v", src, err)
-		got := expect.Must(formats.Open(dst))(t)
+		got := expect.Must(remote.Open(t.Context(), dst, remote.Options{}))(t)
 		expect.That(t, got.ID() == want.ID() && res.Edges == 3, "%s: another dataset", src)
 		from := got.Manifest().Provenance["source"]
 		expect.That(t, from == filepath.Base(src), "from %q", from)
@@ -71,7 +71,7 @@ func TestColumnsAreAddedToADatasetElsewhere(t *testing.T) {
 	dst := "s3://bucket/x.khop"
 	_, err := Run(context.Background(), write(t, "e.csv", "src,dst\n0,1\n1,2\n"), dst, Options{})
 	expect.OK(t, err)
-	before := expect.Must(formats.Open(dst))(t)
+	before := expect.Must(remote.Open(t.Context(), dst, remote.Options{}))(t)
 	defer before.Close()
 	labels := filepath.Join(t.TempDir(), "y.npy")
 	expect.OK(t, os.WriteFile(labels, expect.NPY([]int64{3, 1, 2}), 0o600))
@@ -82,7 +82,7 @@ func TestColumnsAreAddedToADatasetElsewhere(t *testing.T) {
 	for _, r := range asked {
 		expect.That(t, !strings.HasPrefix(r, "DELETE") && !strings.Contains(r, "PUT /bucket/x.khop/graph"), "%s", r)
 	}
-	after := expect.Must(formats.Open(dst))(t)
+	after := expect.Must(remote.Open(t.Context(), dst, remote.Options{}))(t)
 	defer after.Close()
 	_, has := after.Graph().NodeColumn(0, "label")
 	expect.That(t, has && after.Manifest().Generation == 2, "generation %d", after.Manifest().Generation)
@@ -150,7 +150,7 @@ func TestTasksGoThroughAStore(t *testing.T) {
 				}
 			}
 		}
-		got := expect.Must(formats.Open(dst))(t)
+		got := expect.Must(remote.Open(t.Context(), dst, remote.Options{}))(t)
 		expect.That(t, got.ID() == whole.ID(), "%+v: another dataset", opt)
 		s.Put("bucket/made/x.khop.khop-tasks/data/half", []byte("half"))
 		expect.OK(t, got.Close(), CleanTasks(t.Context(), dst))
@@ -212,7 +212,7 @@ func TestTasksBringTheirPartOfASource(t *testing.T) {
 	_, sent := s.Requests()
 	size := int64(text.Len())
 	expect.That(t, sent < size+8*256<<10, "%d bytes came of a source of %d", sent, size)
-	got := expect.Must(formats.Open(dst))(t)
+	got := expect.Must(remote.Open(t.Context(), dst, remote.Options{}))(t)
 	expect.That(t, got.ID() == whole.ID(), "another dataset")
 	expect.OK(t, got.Close())
 	s.PutFolder(t, "bucket", "raw", filepath.Dir(write(t, "edges.txt", text.String()[1:])))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/formats/remote"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/expect/stores"
 )
@@ -266,7 +267,7 @@ func TestDrawnTasksMakeTheDatasetOrSayWhatIsWrong(t *testing.T) {
 		at := r.IntN(len(stages) - 1) // behind which stage
 		count[bad+" runs"]++
 		bad = d.stages(i, stages, at, bad, count)
-		got, err := formats.Open(dst)
+		got, err := remote.Open(t.Context(), dst, remote.Options{})
 		want := expect.Must(formats.Open(whole))(t)
 		expect.That(t, err == nil || bad != "", "%d: %+v: no dataset: %v", i, opt, err)
 		if err == nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/khop-gnn/khop/cmd/khop/internal/ending"
 	"github.com/khop-gnn/khop/formats/convert"
 	"github.com/khop-gnn/khop/formats/export"
+	"github.com/khop-gnn/khop/formats/remote"
 	"github.com/khop-gnn/khop/formats/synthetic"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/integrations/shm"
@@ -25,7 +26,6 @@ import (
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/paths"
-	"github.com/khop-gnn/khop/internal/ranges"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -255,7 +255,7 @@ func takePath(ctx *kong.DecodeContext, target reflect.Value) error {
 // expandPath returns a path from the root, in which "~/" leads to the user's folder. "-" is standard output or input,
 // and an empty path stays empty. An address of a store stays what it is.
 func expandPath(path string) string {
-	if path == "" || path == "-" || ranges.Is(path) {
+	if path == "" || path == "-" || remote.IsAddress(path) {
 		return path
 	}
 	return kong.ExpandPath(path)

@@ -15,7 +15,6 @@ import (
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
-	"github.com/khop-gnn/khop/sparse"
 )
 
 // Source is what batches are loaded from: a *graph.Graph in memory, a dataset of package formats, or your own type. It
@@ -231,7 +230,7 @@ type ColumnOptions struct {
 	Widen []string `value:"[COLUMN=]DTYPE" empty:"no" help:"..."`
 	// Prepare makes transposes and norms of the blocks in the pipeline. Batches have them as arrays, whose names are in
 	// docs/loader.md. Only the CPU makes them. Default: none.
-	Prepare sparse.Preparation `range:"0,7" value:"WHAT" help:"..."`
+	Prepare Preparation `range:"0,7" value:"WHAT" help:"..."`
 }
 
 // LinkOptions belong to seeds that are edges.

@@ -97,7 +97,7 @@ type Ranking uint8
 const (
 	// RankInDegree keeps the rows of the nodes with most in-edges, which costs no pass over the edges.
 	RankInDegree Ranking = iota
-	// RankPageRank keeps the rows that a walk from the seeds along in-edges visits most (gather.PageRank).
+	// RankPageRank keeps the rows that a walk from the seeds along in-edges visits most (cuda.PageRank).
 	RankPageRank
 	// RankPresample keeps the rows that batches of epoch 0 need most; New samples some of them (Yang et al.,
 	// "GNNLab", EuroSys 2022).

@@ -165,7 +165,7 @@ for package in $(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}
         alone+=("$package")
     fi
 done
-computing=(./gather ./integrations/gnn ./internal/prefetch ./internal/rng/... ./sampling ./sparse/... ./formats/synthetic)
+computing=(./gather/... ./integrations/gnn ./internal/prefetch ./internal/rng/... ./sampling ./sparse/... ./formats/synthetic)
 
 # Three packages at a time on two processors: some tests wait most of the time. Those that take longest come first, so
 # that none of them runs alone in the end.

@@ -1,4 +1,4 @@
-package gather
+package cuda
 
 import (
 	"context"
@@ -19,14 +19,14 @@ const MaxPeerRows = 1 << peerShift
 
 const atPeer = 2 << 30 // the tier of a row in another device's cache, see rows.cuh
 
-// ShareCaches is DeviceStore.Cache for stores of one column on 2 to MaxPeers devices, all of which reach each other
+// ShareCaches is Store.Cache for stores of one column on 2 to MaxPeers devices, all of which reach each other
 // (device.Device.Reach). Every device keeps the rows of own. The rows of shared are divided among the devices: each row
 // is in the cache of one device, where the others read it. Both lists ascend without repeats, and have no row in
 // common. Gathered rows stay the same.
 //
 // memory says how to count the bytes of each store's cache. Kernels of all these devices may read a cache: do not close
 // a store or change its cache while any of the stores is used. After an error no store has a cache.
-func ShareCaches(ctx context.Context, stores []*DeviceStore, own, shared []int64, memory []pinned.Options) (err error) {
+func ShareCaches(ctx context.Context, stores []*Store, own, shared []int64, memory []pinned.Options) (err error) {
 	defer func() {
 		for _, s := range stores {
 			if err != nil {
@@ -57,7 +57,7 @@ func ShareCaches(ctx context.Context, stores []*DeviceStore, own, shared []int64
 }
 
 // dealRows checks what ShareCaches is given, and returns each store's rows of those that are shared.
-func dealRows(stores []*DeviceStore, own, shared []int64) ([][]int64, error) {
+func dealRows(stores []*Store, own, shared []int64) ([][]int64, error) {
 	k := len(stores)
 	if k < 2 || k > MaxPeers {
 		return nil, fmt.Errorf("%w: %d devices, must be 2 to %d", unified.ErrShape, k, MaxPeers)
@@ -85,7 +85,7 @@ func dealRows(stores []*DeviceStore, own, shared []int64) ([][]int64, error) {
 }
 
 // markPeers enters into the store's table the rows that the others have from slot first on.
-func (s *DeviceStore) markPeers(ctx context.Context, stores []*DeviceStore, first int64, dealt [][]int64,
+func (s *Store) markPeers(ctx context.Context, stores []*Store, first int64, dealt [][]int64,
 	memory pinned.Options) (err error) {
 	var bases [MaxPeers]uint64
 	for i, peer := range stores {

@@ -1,6 +1,6 @@
 //go:build cuda
 
-package gather
+package cuda
 
 import (
 	"bytes"
@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/gather/internal/columns"
 	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -110,16 +112,16 @@ func (r *rig) download(from []byte) []byte {
 }
 
 // store returns a store of a column of n rows at b.
-func (r *rig) store(dtype unified.DType, b []byte, n, width int64) *DeviceStore {
+func (r *rig) store(dtype unified.DType, b []byte, n, width int64) *Store {
 	r.t.Helper()
 	column := r.tensor(pinned.Pinned, dtype, b, n, width)
-	s := must(NewDeviceStore(r.dev, column, addressOf(b)))(r.t)
+	s := must(NewStore(r.dev, column, addressOf(b)))(r.t)
 	r.t.Cleanup(func() { r.check(s.Close()) })
 	return s
 }
 
 // gather returns what the store gathers to memory shift bytes after a line, and fails if bytes beside it are written.
-func (r *rig) gather(s *DeviceStore, ids unified.Tensor, shift int) []byte {
+func (r *rig) gather(s *Store, ids unified.Tensor, shift int) []byte {
 	r.t.Helper()
 	size, dtype := int(ids.Len()*s.rowBytes), s.column.DType()
 	const margin = 32
@@ -151,18 +153,18 @@ func TestDeviceGathersTheSameBytes(t *testing.T) {
 				size := int(dtype.Size())
 				n := 1 + rnd.IntN(40)
 				shift := size * rnd.IntN(128/size) * rnd.IntN(2)
-				src := random(rnd, n*width*size)
+				src := columns.Random(rnd, n*width*size)
 				s := r.store(dtype, r.host(src, shift), int64(n), int64(width))
 				s.MaxBlocks = 1 + rnd.IntN(3)
-				for _, p := range patterns {
-					ids := p.ids(rnd, n)
+				for _, p := range columns.Lists {
+					ids := p.IDs(rnd, n)
 					want := make([]byte, len(ids)*width*size)
-					copyPlain(want, src, ids, width*size)
+					copied(want, src, ids, width*size)
 					onDevice := r.idsOnDevice(idTypes[rnd.IntN(2)], ids)
 					out := size * rnd.IntN(128/size) * rnd.IntN(2)
 					units[alignment(device.Address(shift), device.Address(out), device.Address(width*size))] = true
 					expect.Ensure(t, bytes.Equal(r.gather(s, onDevice, out), want),
-						"%v[%d,%d] at %d to %d, %s: differs from copy(); seed %d", dtype, n, width, shift, out, p.name,
+						"%v[%d,%d] at %d to %d, %s: differs from copy(); seed %d", dtype, n, width, shift, out, p.Name,
 						seed)
 				}
 				r.check(s.Err())
@@ -177,7 +179,7 @@ func TestDeviceGathersTheSameBytes(t *testing.T) {
 func TestRaggedRowsHaveAKernelOfTheirOwn(t *testing.T) {
 	r := newRig(t)
 	ids := r.idsOnDevice(unified.Int64, []int64{3, 4, 49, 3})
-	for kernel, s := range map[string]*DeviceStore{
+	for kernel, s := range map[string]*Store{
 		"gather_rows":        r.store(unified.Float32, r.host(make([]byte, 50*132), 4), 50, 33),
 		"gather_rows_ragged": r.store(unified.Uint8, r.host(make([]byte, 50*5), 1), 50, 5),
 	} {
@@ -192,9 +194,9 @@ func TestRaggedRowsHaveAKernelOfTheirOwn(t *testing.T) {
 func TestBufferOfTheBatchGrows(t *testing.T) {
 	const seed = 12
 	r, rnd := newRig(t), rand.New(rand.NewPCG(seed, 0))
-	src := random(rnd, 8*1000)
+	src := columns.Random(rnd, 8*1000)
 	column := r.tensor(pinned.Pinned, unified.Int64, r.host(src, 8), 1000)
-	s := must(NewDeviceStore(r.dev, column, column.Address()))(t)
+	s := must(NewStore(r.dev, column, column.Address()))(t)
 	defer s.Close()
 	var buf unified.Buffer
 	buf.Options = pinned.Options{Device: r.dev}
@@ -210,7 +212,7 @@ func TestBufferOfTheBatchGrows(t *testing.T) {
 			t.Fatalf("%d labels are %v", m, out)
 		}
 		want := make([]byte, 8*m)
-		copyPlain(want, src, ids, 8)
+		copied(want, src, ids, 8)
 		expect.Ensure(t, m <= 0 || bytes.Equal(r.download(out.Bytes()), want), "%d labels differ, seed %d", m, seed)
 	}
 }
@@ -219,7 +221,7 @@ func TestBufferOfTheBatchGrows(t *testing.T) {
 func TestDeviceKnowsTheNumberOfIds(t *testing.T) {
 	const room = 300
 	r := newRig(t)
-	src := random(rand.New(rand.NewPCG(1, 0)), 400*20)
+	src := columns.Random(rand.New(rand.NewPCG(1, 0)), 400*20)
 	s := r.store(unified.Float32, r.host(src, 0), 400, 5)
 	list := make([]int64, room)
 	for i := range list {
@@ -233,7 +235,7 @@ func TestDeviceKnowsTheNumberOfIds(t *testing.T) {
 		r.upload(dst, mark)
 		r.check(s.EnqueueInto(r.stream, r.tensor(pinned.Device, unified.Float32, dst, room, 5), ids, addressOf(word)))
 		n := min(m, room)
-		copyPlain(mark[:n*20], src, list[:n], 20)
+		copied(mark[:n*20], src, list[:n], 20)
 		expect.That(t, bytes.Equal(r.download(dst), mark), "%d ids of %d: differs", m, room)
 	}
 }
@@ -251,7 +253,8 @@ func TestIdOutOfRangeIsNamedAndNotRead(t *testing.T) {
 		r.gather(s, r.idsOnDevice(dtype, list), 0)
 		err := s.Err()
 		want := fmt.Sprintf("ids[3] is %d, but the column has 40 rows", bad)
-		expect.That(t, errors.Is(err, ErrRange) && err.Error() == ErrRange.Error()+": "+want, "%v, want %q", err, want)
+		expect.That(t, errors.Is(err, gather.ErrRange) && err.Error() == gather.ErrRange.Error()+": "+want,
+			"%v, want %q", err, want)
 		list[3] = 2
 		r.gather(s, r.idsOnDevice(dtype, list), 0)
 		expect.That(t, s.Err() != nil, "%d: the error is forgotten", bad)
@@ -265,15 +268,15 @@ func TestNothingBehindTheColumnIsRead(t *testing.T) {
 	for _, width := range []int{1, 3, 5, 131, 263} {
 		for shift := range 4 {
 			const n = 7
-			src := random(rnd, n*width)
+			src := columns.Random(rnd, n*width)
 			memory := must(r.dev.Alloc(int64(shift + len(src))))(t)
 			at := memory.Address()
 			r.check(r.stream.CopyToDevice(at+device.Address(shift), src))
 			column := must(unified.New(unified.Uint8, src, n, int64(width)))(t) // of which only the shape matters
-			s := must(NewDeviceStore(r.dev, column, at+device.Address(shift)))(t)
+			s := must(NewStore(r.dev, column, at+device.Address(shift)))(t)
 			list := []int64{n - 1, 0, n - 1, 3}
 			want := make([]byte, len(list)*width)
-			copyPlain(want, src, list, width)
+			copied(want, src, list, width)
 			expect.That(t, bytes.Equal(r.gather(s, r.idsOnDevice(unified.Int64, list), 0), want),
 				"rows of %d bytes at %d: differs; seed %d", width, shift, seed)
 			r.check(s.Close())
@@ -286,7 +289,7 @@ func TestNothingBehindTheColumnIsRead(t *testing.T) {
 func TestStoresShareADeviceAndStreams(t *testing.T) {
 	const seed = 14
 	r, rnd := newRig(t), rand.New(rand.NewPCG(seed, 0))
-	src := random(rnd, 500*96)
+	src := columns.Random(rnd, 500*96)
 	s := r.store(unified.Float32, r.host(src, 0), 500, 24)
 	type slot struct {
 		stream *device.Stream
@@ -309,20 +312,20 @@ func TestStoresShareADeviceAndStreams(t *testing.T) {
 		p := &slots[i]
 		r.check(p.stream.Synchronize())
 		want := make([]byte, len(p.ids)*96)
-		copyPlain(want, src, p.ids, 96)
+		copied(want, src, p.ids, 96)
 		expect.That(t, bytes.Equal(r.download(p.out.Bytes()), want), "stream %d differs, seed %d", i, seed)
 		r.check(p.stream.Close())
 		r.check(p.buf.Close())
 	}
 }
 
-func TestDeviceStoreRefusesWhatItCannotGather(t *testing.T) {
+func TestStoreRefusesWhatItCannotGather(t *testing.T) {
 	r := newRig(t)
 	column := r.tensor(pinned.Pinned, unified.Float32, r.host(make([]byte, 400), 0), 10, 10)
-	expect.Is(t, expect.Err(NewDeviceStore(r.dev, unified.Tensor{}, 0)), unified.ErrShape, "no column")
-	expect.Is(t, expect.Err(NewDeviceStore(r.dev, column, column.Address()+1)), unified.ErrShape,
+	expect.Is(t, expect.Err(NewStore(r.dev, unified.Tensor{}, 0)), unified.ErrShape, "no column")
+	expect.Is(t, expect.Err(NewStore(r.dev, column, column.Address()+1)), unified.ErrShape,
 		"an address between elements")
-	s := must(NewDeviceStore(r.dev, column, column.Address()))(t)
+	s := must(NewStore(r.dev, column, column.Address()))(t)
 	defer s.Close()
 	onHost := unified.FromSlice([]int64{1, 2})
 	var buf unified.Buffer
@@ -341,9 +344,9 @@ func TestRowsBeyondFourBillion(t *testing.T) {
 	r := newRig(t)
 	nothing := must(unix.Mmap(-1, 0, n, unix.PROT_NONE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE))(t)
 	defer func() { r.check(unix.Munmap(nothing)) }()
-	src := r.host(random(rand.New(rand.NewPCG(3, 0)), held), 0)
+	src := r.host(columns.Random(rand.New(rand.NewPCG(3, 0)), held), 0)
 	column := r.tensor(pinned.Pinned, unified.Uint8, nothing, n, 1)
-	s := must(NewDeviceStore(r.dev, column, addressOf(src)-first))(t)
+	s := must(NewStore(r.dev, column, addressOf(src)-first))(t)
 	defer func() { r.check(s.Close()) }()
 	list := make([]int64, 500)
 	want := make([]byte, len(list))
@@ -358,16 +361,23 @@ func TestRowsBeyondFourBillion(t *testing.T) {
 // TestStoreOutlivesTheDeviceThatLoadedItsKernels loads more kernels after the first owner has gone.
 func TestStoreOutlivesTheDeviceThatLoadedItsKernels(t *testing.T) {
 	r := newRig(t)
-	src := random(rand.New(rand.NewPCG(43, 0)), 400)
+	src := columns.Random(rand.New(rand.NewPCG(43, 0)), 400)
 	column := r.host(src, 0)
 	first := must(device.Open(0))(t)
-	old := must(NewDeviceStore(first, r.tensor(pinned.Pinned, unified.Float32, column, 100, 1), addressOf(column)))(t)
+	old := must(NewStore(first, r.tensor(pinned.Pinned, unified.Float32, column, 100, 1), addressOf(column)))(t)
 	s := r.store(unified.Float32, column, 100, 1)
 	r.check(errors.Join(old.Close(), first.Close()))
 	r.check(s.Cache(context.Background(), nil, pinned.Options{}))
 	list := []int64{7, 99, 0, 7}
 	want := make([]byte, 16)
-	copyPlain(want, src, list, 4)
+	copied(want, src, list, 4)
 	got := r.gather(s, r.idsOnDevice(unified.Int64, list), 0)
 	expect.That(t, bytes.Equal(got, want), "gathered %x, want %x", got, want)
+}
+
+// copied writes the rows that a gather of ids must write.
+func copied(dst, src []byte, ids []int64, rowBytes int) {
+	for i, id := range ids {
+		copy(dst[i*rowBytes:(i+1)*rowBytes], src[int(id)*rowBytes:])
+	}
 }

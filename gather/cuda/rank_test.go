@@ -1,4 +1,4 @@
-package gather
+package cuda
 
 import (
 	"context"
@@ -8,10 +8,13 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/invariants"
 	"github.com/khop-gnn/khop/unified"
 )
+
+func TestMain(m *testing.M) { expect.NoGoroutines(m) }
 
 // hottestBySorting is the definition of Hottest.
 func hottestBySorting[S int64 | uint32 | float64](scores []S, k int64) []int64 {
@@ -104,7 +107,11 @@ func TestPageRankIsTheChanceToBeVisited(t *testing.T) {
 			scores[v], stood[v]/walks, seed)
 	}
 	narrow := p
-	narrow.Indices = unified.FromSlice(narrowed(indices))
+	indices32 := make([]int32, len(indices))
+	for e, u := range indices {
+		indices32[e] = int32(u)
+	}
+	narrow.Indices = unified.FromSlice(indices32)
 	again, err := narrow.Scores(context.Background())
 	expect.That(t, err == nil && slices.Equal(again, scores), "int32 indices: %v, %v, want %v", again, err, scores)
 }
@@ -119,9 +126,9 @@ func TestPageRankReportsWhatIsWrong(t *testing.T) {
 		ctx    context.Context
 		want   error
 	}{
-		"a seed beyond": {func(p *PageRank) { p.Seeds = []int64{1, 2} }, context.Background(), ErrRange},
+		"a seed beyond": {func(p *PageRank) { p.Seeds = []int64{1, 2} }, context.Background(), gather.ErrRange},
 		"a negative source": {func(p *PageRank) { p.Indices = unified.FromSlice([]int32{-1, -1}) },
-			context.Background(), ErrRange},
+			context.Background(), gather.ErrRange},
 		"too few edges": {func(p *PageRank) { p.Indices = unified.FromSlice([]int32{1}) }, context.Background(),
 			unified.ErrShape},
 		"edges that are floats": {func(p *PageRank) { p.Indices = unified.FromSlice([]float32{1, 0}) },

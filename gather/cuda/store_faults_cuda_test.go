@@ -1,6 +1,6 @@
 //go:build cuda
 
-package gather
+package cuda
 
 import (
 	"context"
@@ -24,7 +24,7 @@ func TestStoreThatCannotBeMadeLeavesNothing(t *testing.T) {
 	for _, call := range []string{"cuModuleLoadDataEx", "cuModuleGetFunction",
 		"cuStreamCreateWithPriority", "cuMemAlloc", "cuMemHostAlloc", "cuMemsetD32Async", "cuStreamSynchronize"} {
 		cudatest.Fail(t, call, 1, codeOutOfMemory)
-		s, err := NewDeviceStore(r.dev, column, column.Address())
+		s, err := NewStore(r.dev, column, column.Address())
 		if !errors.Is(err, device.ErrOutOfMemory) {
 			t.Errorf("%s fails: %v", call, err)
 			if err == nil {
@@ -65,7 +65,7 @@ func TestDeviceLostWhileGathering(t *testing.T) {
 	r := &rig{t: t, dev: dev, stream: stream}
 	src := must(pinned.Allocate(4000, pinned.Options{Device: dev, Place: pinned.Pinned}))(t)
 	column := must(unified.NewPlaced(pinned.Pinned, unified.Float32, src.Bytes(), 100, 10))(t)
-	s := must(NewDeviceStore(dev, column, column.Address()))(t)
+	s := must(NewStore(dev, column, column.Address()))(t)
 	var buf unified.Buffer
 	buf.Options = pinned.Options{Device: dev}
 	idMemory := must(pinned.Allocate(8, pinned.Options{Device: dev, Place: pinned.Pinned}))(t)

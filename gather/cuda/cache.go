@@ -1,4 +1,4 @@
-package gather
+package cuda
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -61,7 +62,7 @@ func CacheRows(column unified.Tensor, budget int64) int64 {
 //
 // memory says how to count the bytes; CacheRows says how many rows fit. Cache returns when the copy is complete. After
 // an error, or if ctx ends, the store works without a cache.
-func (s *DeviceStore) Cache(ctx context.Context, hot []int64, memory pinned.Options) error {
+func (s *Store) Cache(ctx context.Context, hot []int64, memory pinned.Options) error {
 	if err := s.cache.close(); err != nil {
 		return err
 	}
@@ -86,21 +87,21 @@ func (s *DeviceStore) Cache(ctx context.Context, hot []int64, memory pinned.Opti
 func checkHot(hot []int64, n int64) error {
 	for i, id := range hot {
 		if id < 0 || id >= n {
-			return fmt.Errorf("cache: %w: row %d of %d", ErrRange, id, n)
+			return fmt.Errorf("cache: %w: row %d of %d", gather.ErrRange, id, n)
 		}
 		if i > 0 && id <= hot[i-1] {
-			return fmt.Errorf("cache: %w: rows must ascend, but %d comes after %d", ErrRange, id, hot[i-1])
+			return fmt.Errorf("cache: %w: rows must ascend, but %d comes after %d", gather.ErrRange, id, hot[i-1])
 		}
 	}
 	return nil
 }
 
 // Cached returns how many rows the cache holds.
-func (s *DeviceStore) Cached() int64 { return s.cache.rows }
+func (s *Store) Cached() int64 { return s.cache.rows }
 
 // fill makes a cache of hot rows, or of all (nil) in order. With a table they may come in any order, and may be fewer
 // than the column has.
-func (s *DeviceStore) fill(ctx context.Context, hot []int64, rows int64, table bool, memory pinned.Options) error {
+func (s *Store) fill(ctx context.Context, hot []int64, rows int64, table bool, memory pinned.Options) error {
 	memory.Device, memory.Place = s.device, pinned.Host // device memory
 	n, c := s.column.Len(), cache{rows: rows}
 	made := func() (err error) {
@@ -135,14 +136,14 @@ func (s *DeviceStore) fill(ctx context.Context, hot []int64, rows int64, table b
 }
 
 // mark enters rows into a table.
-func (s *DeviceStore) mark(ids unified.Tensor, m deviceMark) error {
+func (s *Store) mark(ids unified.Tensor, m deviceMark) error {
 	m.ids, m.length = ids.Address(), ids.Len()
 	return s.kernels.cacheMark.Launch(s.own, s.grid(m.length, 1), blockThreads, 0, m)
 }
 
 // inParts does something with a list of rows, nil for all, some at a time, and waits for each: the list is in host
 // memory, so that filling a cache takes no more device memory than the cache.
-func (s *DeviceStore) inParts(ctx context.Context, hot []int64, rows int64, ledger *pinned.Ledger,
+func (s *Store) inParts(ctx context.Context, hot []int64, rows int64, ledger *pinned.Ledger,
 	do func(ids unified.Tensor, lo int64) error) (err error) {
 	list, err := pinned.Allocate(8*min(rows, fillRows), pinned.Options{Device: s.device, Place: pinned.Pinned,
 		Ledger: ledger, Purpose: pinned.Scratch})
@@ -194,7 +195,7 @@ type Traffic struct {
 
 // Traffic returns the traffic since the store was made. The device counts it; a call costs a copy. All streams must
 // have passed the enqueued gathers: call it at the end of an epoch.
-func (s *DeviceStore) Traffic() (Traffic, error) {
+func (s *Store) Traffic() (Traffic, error) {
 	var words [4]uint64
 	if err := s.read(unified.FromSlice(words[:]).Bytes(), s.words.Address()); err != nil {
 		return Traffic{}, err
@@ -206,7 +207,7 @@ func (s *DeviceStore) Traffic() (Traffic, error) {
 
 // CountUses begins to count how often each row is gathered. It takes 4 bytes of device memory a row; memory says how to
 // count them.
-func (s *DeviceStore) CountUses(memory pinned.Options) error {
+func (s *Store) CountUses(memory pinned.Options) error {
 	if s.uses != nil || s.column.Len() == 0 {
 		return nil
 	}
@@ -221,7 +222,7 @@ func (s *DeviceStore) CountUses(memory pinned.Options) error {
 
 // Uses returns how often each row was gathered since CountUses or the last Uses, as scores for Hottest, and resets the
 // counts; nil without CountUses.
-func (s *DeviceStore) Uses() ([]uint32, error) {
+func (s *Store) Uses() ([]uint32, error) {
 	if s.uses == nil {
 		return nil, nil
 	}
@@ -232,7 +233,7 @@ func (s *DeviceStore) Uses() ([]uint32, error) {
 	return counts, s.resetUses()
 }
 
-func (s *DeviceStore) resetUses() error {
+func (s *Store) resetUses() error {
 	if err := s.own.Fill32(s.uses.Address(), 0, s.column.Len()); err != nil {
 		return err
 	}
@@ -241,7 +242,7 @@ func (s *DeviceStore) resetUses() error {
 
 // read copies from the device to memory of the Go heap and waits. That is pinned meanwhile, since the driver may not be
 // done with it when the call returns.
-func (s *DeviceStore) read(to []byte, from device.Address) error {
+func (s *Store) read(to []byte, from device.Address) error {
 	var pinner runtime.Pinner
 	pinner.Pin(unsafe.SliceData(to))
 	defer pinner.Unpin()

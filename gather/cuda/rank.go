@@ -1,10 +1,11 @@
-package gather
+package cuda
 
 import (
 	"context"
 	"fmt"
 	"math"
 
+	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -88,8 +89,8 @@ const rankNodes = 1 << 16
 // every machine: one goroutine adds in the order of the edges. (More goroutines, each with a part of the nodes, were
 // slower.)
 //
-// Errors: ErrRange for a seed or source that is not a node, unified.ErrShape for Indices that do not fit Indptr, the
-// cause of ctx, pinned.ErrFault for a mapped file that was cut short.
+// Errors: gather.ErrRange for a seed or source that is not a node, unified.ErrShape for Indices that do not fit Indptr,
+// the cause of ctx, pinned.ErrFault for a mapped file that was cut short.
 func (p PageRank) Scores(ctx context.Context) ([]float64, error) {
 	n := max(len(p.Indptr)-1, 0)
 	if p.Damping == 0 {
@@ -100,7 +101,7 @@ func (p PageRank) Scores(ctx context.Context) ([]float64, error) {
 	}
 	for i, v := range p.Seeds {
 		if v < 0 || v >= int64(n) {
-			return nil, fmt.Errorf("page rank: %w: seeds[%d] is %d of %d nodes", ErrRange, i, v, n)
+			return nil, fmt.Errorf("page rank: %w: seeds[%d] is %d of %d nodes", gather.ErrRange, i, v, n)
 		}
 	}
 	if n > 0 && (p.Indptr[0] < 0 || p.Indptr[n] > p.Indices.Len()) {
@@ -159,7 +160,8 @@ func spread[I int32 | int64](ctx context.Context, p PageRank, indices []I, score
 		each := p.Damping * s / float64(hi-lo)
 		for e, u := range indices[lo:hi] {
 			if uint64(u) >= n {
-				return fmt.Errorf("page rank: %w: the source of edge %d is %d of %d nodes", ErrRange, lo+int64(e), u, n)
+				return fmt.Errorf("page rank: %w: the source of edge %d is %d of %d nodes", gather.ErrRange, lo+int64(e), u,
+					n)
 			}
 			next[u] += each
 		}

@@ -1,6 +1,6 @@
 //go:build cuda
 
-package gather
+package cuda
 
 import (
 	"bytes"
@@ -10,6 +10,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/gather/internal/columns"
 	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
@@ -24,14 +26,14 @@ func TestCacheChangesNoByte(t *testing.T) {
 		for _, width := range []int{1, 3, 33, 130} {
 			for _, dtype := range sizedTypes {
 				n, rowBytes := 20+rnd.IntN(40), width*int(dtype.Size())
-				src := random(rnd, n*rowBytes)
+				src := columns.Random(rnd, n*rowBytes)
 				s := r.store(dtype, r.host(src, rowBytes%128), int64(n), int64(width))
 				list := make([]int64, 60)
 				for i := range list {
 					list[i] = rnd.Int64N(int64(n))
 				}
 				want := make([]byte, len(list)*rowBytes)
-				copyPlain(want, src, list, rowBytes)
+				copied(want, src, list, rowBytes)
 				ids := r.idsOnDevice(idTypes[rnd.IntN(2)], list)
 				var expected Traffic
 				for _, rows := range []int64{0, 1, int64(n) / 3, int64(n)} {
@@ -113,7 +115,7 @@ func TestUsesRankTheRowsOfTheNextEpoch(t *testing.T) {
 // TestCacheThatCannotBeMadeLeavesAStoreThatWorks refuses memory, cancels, and names rows that do not exist.
 func TestCacheThatCannotBeMadeLeavesAStoreThatWorks(t *testing.T) {
 	r := newRig(t)
-	src := random(rand.New(rand.NewPCG(1, 0)), 100*64)
+	src := columns.Random(rand.New(rand.NewPCG(1, 0)), 100*64)
 	s := r.store(unified.Float32, r.host(src, 0), 100, 16)
 	stop := errors.New("stop")
 	cancelled, cancel := context.WithCancelCause(context.Background())
@@ -130,9 +132,9 @@ func TestCacheThatCannotBeMadeLeavesAStoreThatWorks(t *testing.T) {
 			pinned.ErrLimit},
 		"no memory for the rows": {context.Background(), nil, pinned.Options{Ledger: &full}, pinned.ErrLimit},
 		"cancelled":              {cancelled, nil, pinned.Options{Ledger: &roomy}, stop},
-		"a row beyond":           {context.Background(), []int64{1, 100}, pinned.Options{}, ErrRange},
-		"a negative row":         {context.Background(), []int64{-1, 1}, pinned.Options{}, ErrRange},
-		"a row twice":            {context.Background(), []int64{4, 4}, pinned.Options{}, ErrRange},
+		"a row beyond":           {context.Background(), []int64{1, 100}, pinned.Options{}, gather.ErrRange},
+		"a negative row":         {context.Background(), []int64{-1, 1}, pinned.Options{}, gather.ErrRange},
+		"a row twice":            {context.Background(), []int64{4, 4}, pinned.Options{}, gather.ErrRange},
 	} {
 		if err := s.Cache(c.ctx, c.hot, c.memory); !errors.Is(err, c.want) || s.Cached() != 0 {
 			t.Errorf("%s: %v, want %v; %d rows are cached", name, err, c.want, s.Cached())
@@ -166,17 +168,17 @@ func TestCacheTakesWhatItsBudgetAllows(t *testing.T) {
 // TestColumnOnTheDeviceIsNotCached: it would be read from there either way.
 func TestColumnOnTheDeviceIsNotCached(t *testing.T) {
 	r := newRig(t)
-	src := random(rand.New(rand.NewPCG(2, 0)), 50*12)
+	src := columns.Random(rand.New(rand.NewPCG(2, 0)), 50*12)
 	d := r.take(pinned.Device, len(src), 4)
 	r.upload(d, src)
 	column := r.tensor(pinned.Device, unified.Float32, d, 50, 3)
-	s := must(NewDeviceStore(r.dev, column, column.Address()))(t)
+	s := must(NewStore(r.dev, column, column.Address()))(t)
 	defer s.Close()
 	r.check(s.Cache(context.Background(), nil, pinned.Options{}))
 	expect.That(t, s.Cached() == 0, "it is cached")
 	list := []int64{49, 0, 0, 17}
 	want := make([]byte, len(list)*12)
-	copyPlain(want, src, list, 12)
+	copied(want, src, list, 12)
 	expect.That(t, bytes.Equal(r.gather(s, r.idsOnDevice(unified.Int64, list), 8), want), "gathers other rows")
 }
 
@@ -184,11 +186,11 @@ func TestColumnOnTheDeviceIsNotCached(t *testing.T) {
 func TestLargeCacheIsFilledInParts(t *testing.T) {
 	const seed, n = 43, fillRows + 5000
 	r, rnd := newRig(t), rand.New(rand.NewPCG(seed, 0))
-	src := random(rnd, 4*n)
+	src := columns.Random(rnd, 4*n)
 	s := r.store(unified.Float32, r.host(src, 0), n, 1)
 	list := []int64{0, n - 1, fillRows - 1, fillRows, fillRows + 1, 7}
 	want := make([]byte, 4*len(list))
-	copyPlain(want, src, list, 4)
+	copied(want, src, list, 4)
 	for _, rows := range []int64{n, n - 1} { // all, and all but the last
 		r.check(s.Cache(context.Background(), Hottest(make([]uint32, n), rows), pinned.Options{}))
 		expect.That(t, bytes.Equal(r.gather(s, r.idsOnDevice(unified.Int64, list), 0), want),

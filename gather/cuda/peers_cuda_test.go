@@ -1,6 +1,6 @@
 //go:build cuda
 
-package gather
+package cuda
 
 import (
 	"bytes"
@@ -10,6 +10,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/gather/internal/columns"
 	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
@@ -60,12 +62,12 @@ func TestSharedCachesChangeNoByte(t *testing.T) {
 
 func shareOne(t *testing.T, devices []*rig, rnd *rand.Rand, dtype unified.DType, n, width int, own, shared []int64) {
 	rowBytes := width * int(dtype.Size())
-	src := random(rnd, n*rowBytes)
+	src := columns.Random(rnd, n*rowBytes)
 	column := devices[0].host(src, 0)
-	stores, memory := make([]*DeviceStore, len(devices)), make([]pinned.Options, len(devices))
+	stores, memory := make([]*Store, len(devices)), make([]pinned.Options, len(devices))
 	for i, r := range devices {
 		tensor := r.tensor(pinned.Pinned, dtype, column, int64(n), int64(width))
-		stores[i] = must(NewDeviceStore(r.dev, tensor, addressOf(column)))(t)
+		stores[i] = must(NewStore(r.dev, tensor, addressOf(column)))(t)
 	}
 	expect.OK(t, ShareCaches(t.Context(), stores, own, shared, memory))
 	for i := range column { // so that what comes out of a cache is seen to
@@ -109,9 +111,9 @@ func TestCachesThatCannotBeSharedLeaveNone(t *testing.T) {
 		return
 	}
 	devices := rigs(t, 2)
-	src := random(rand.New(rand.NewPCG(7, 0)), 40*64)
+	src := columns.Random(rand.New(rand.NewPCG(7, 0)), 40*64)
 	column := devices[0].host(src, 0)
-	var stores []*DeviceStore
+	var stores []*Store
 	for _, r := range devices {
 		stores = append(stores, r.store(unified.Float32, column, 40, 16))
 	}
@@ -120,16 +122,16 @@ func TestCachesThatCannotBeSharedLeaveNone(t *testing.T) {
 	full.SetDeviceLimit(400)
 	free, tight := make([]pinned.Options, 2), []pinned.Options{{}, {Ledger: &full}}
 	for name, c := range map[string]struct {
-		stores      []*DeviceStore
+		stores      []*Store
 		own, shared []int64
 		memory      []pinned.Options
 		want        error
 	}{
 		"one device":        {stores[:1], nil, []int64{1, 2}, free, unified.ErrShape},
-		"rows that repeat":  {stores, []int64{3, 3}, nil, free, ErrRange},
-		"a row beyond":      {stores, nil, []int64{3, 40}, free, ErrRange},
+		"rows that repeat":  {stores, []int64{3, 3}, nil, free, gather.ErrRange},
+		"a row beyond":      {stores, nil, []int64{3, 40}, free, gather.ErrRange},
 		"no memory for one": {stores, []int64{1}, []int64{2, 3}, tight, pinned.ErrLimit},
-		"fewer rows on one": {[]*DeviceStore{stores[0], fewer}, nil, []int64{1, 2}, free, unified.ErrShape},
+		"fewer rows on one": {[]*Store{stores[0], fewer}, nil, []int64{1, 2}, free, unified.ErrShape},
 	} {
 		err := ShareCaches(context.Background(), c.stores, c.own, c.shared, c.memory)
 		expect.That(t, errors.Is(err, c.want) && stores[0].Cached()+stores[1].Cached() == 0,
@@ -150,12 +152,12 @@ func TestRowsOfAPeerLieBeyondFourGiB(t *testing.T) {
 	const n, width = 70_000, 1 << 14
 	devices := rigs(t, 2)
 	near, far := devices[0], devices[1]
-	src := random(rand.New(rand.NewPCG(73, 0)), 4*width)
+	src := columns.Random(rand.New(rand.NewPCG(73, 0)), 4*width)
 	base := far.sparse(n * 4 * width)
 	far.upload(bytesAt(base+(n-1)*4*width, 4*width), src)
 	nowhere := near.host(make([]byte, 4*width), 0) // stands for the column, of which nothing is read
 	column := near.farTensor(unified.Float32, addressOf(nowhere), n, width)
-	s := must(NewDeviceStore(near.dev, column, addressOf(nowhere)))(t)
+	s := must(NewStore(near.dev, column, addressOf(nowhere)))(t)
 	near.check(s.Cache(t.Context(), []int64{0}, pinned.Options{}))
 	near.check(s.mark(near.idsOnDevice(unified.Int64, []int64{n - 1}), deviceMark{first: n - 1,
 		where: s.cache.where, place: atPeer | 1<<peerShift}))

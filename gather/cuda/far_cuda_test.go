@@ -1,6 +1,6 @@
 //go:build cuda
 
-package gather
+package cuda
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/gather/internal/columns"
 	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
@@ -48,11 +49,11 @@ func TestColdAndHotRowsLieBeyondFourGiB(t *testing.T) {
 	cudatest.NeedSimulator(t)
 	cudatest.SetMemory(t, 64<<30)
 	r := newRig(t)
-	src := random(rand.New(rand.NewPCG(72, 0)), held*4*width)
+	src := columns.Random(rand.New(rand.NewPCG(72, 0)), held*4*width)
 	onHost, onDevice := r.host(src, 0), r.sparse(n*4*width)
 	r.upload(bytesAt(onDevice+(n-held)*4*width, held*4*width), src)
 	at := addressOf(onHost) - (n-held)*4*width
-	s := must(NewDeviceStore(r.dev, r.farTensor(unified.Float32, at, n, width), at))(t)
+	s := must(NewStore(r.dev, r.farTensor(unified.Float32, at, n, width), at))(t)
 	list := []int64{n - 1, n - held, n - 2}
 	want := slices.Concat(src[(held-1)*4*width:], src[:4*width], src[(held-2)*4*width:(held-1)*4*width])
 	r.check(s.Cache(context.Background(), []int64{n - 2}, pinned.Options{}))
@@ -86,7 +87,7 @@ func TestRowsLieBeyondFourGiB(t *testing.T) {
 		r, rnd := newRig(t), rand.New(rand.NewPCG(71, 0))
 		row := c.width * c.dtype.Size()
 		at := r.sparse(c.n * row)
-		s := must(NewDeviceStore(r.dev, r.farTensor(c.dtype, at, c.n, c.width), at))(t)
+		s := must(NewStore(r.dev, r.farTensor(c.dtype, at, c.n, c.width), at))(t)
 		list := make([]int64, c.result, c.result+int64(len(c.ids)))
 		for i := range list {
 			list[i] = -1
@@ -95,7 +96,7 @@ func TestRowsLieBeyondFourGiB(t *testing.T) {
 		out := r.sparse(int64(len(list)) * row)
 		var want []byte
 		for _, id := range c.ids {
-			b := random(rnd, int(row))
+			b := columns.Random(rnd, int(row))
 			r.upload(bytesAt(at+device.Address(id*row), row), b)
 			want = append(want, b...)
 		}

@@ -1,4 +1,4 @@
-package gather
+package cuda
 
 import (
 	"errors"
@@ -8,17 +8,18 @@ import (
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
-// DeviceStore gathers rows of one column on a CUDA device. Its kernels read the column in place: in device memory, or
+// Store gathers rows of one column on a CUDA device. Its kernels read the column in place: in device memory, or
 // in host memory over the bus. Any number of goroutines may use it, each with a stream of its own. But during Cache,
 // CountUses, Uses and Close no other call may run, and all streams must have passed the enqueued gathers.
 //
 // It owns some hundred bytes on the device, and the memory of Cache and CountUses. The column and the device stay the
 // caller's; close them after the store.
-type DeviceStore struct {
+type Store struct {
 	// MaxBlocks is the most blocks of 256 threads that a kernel may have, which bounds the multiprocessors that
 	// gathering occupies. 0 means enough to keep a bus busy; for a column in device memory, eight for each
 	// multiprocessor. Set it before the first Enqueue.
@@ -53,31 +54,31 @@ const (
 	faultBytes = 24
 )
 
-// NewDeviceStore returns a store of a column [n, ...] whose bytes the device addresses at addr, the address of
+// NewStore returns a store of a column [n, ...] whose bytes the device addresses at addr, the address of
 // pinned.Attach or pinned.Upload. The host does not read them. Close the store before the column and the device are
 // closed.
 //
 // unified.ErrShape for the zero Tensor, for a tensor whose rows are empty or of 1 GiB or more, or an address that is
 // not aligned to the elements; device.ErrNoDevice for no device; errors of the driver.
-func NewDeviceStore(dev *device.Device, column unified.Tensor, addr device.Address) (*DeviceStore, error) {
+func NewStore(dev *device.Device, column unified.Tensor, addr device.Address) (*Store, error) {
 	if dev == nil {
 		return nil, device.ErrNoDevice
 	}
 	row := column.RowBytes()
-	if !column.Valid() || row <= 0 || row >= maxRow {
+	if !column.Valid() || row <= 0 || row >= gather.MaxRowBytes {
 		return nil, fmt.Errorf("%w: no rows can be gathered from %v", unified.ErrShape, column)
 	}
 	if uint64(addr)%uint64(column.DType().Size()) != 0 || addr == 0 && column.Len() > 0 {
 		return nil, fmt.Errorf("%w: %v at address %#x", unified.ErrShape, column, uint64(addr))
 	}
-	s := &DeviceStore{device: dev, column: column, addr: addr, rowBytes: row}
+	s := &Store{device: dev, column: column, addr: addr, rowBytes: row}
 	if err := s.open(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-func (s *DeviceStore) open() (err error) {
+func (s *Store) open() (err error) {
 	if s.addr != 0 {
 		at, err := s.device.Pointer(s.addr)
 		if err != nil {
@@ -114,10 +115,10 @@ func TryKernels(d *device.Device) (code string, err error) {
 }
 
 // Column returns the column.
-func (s *DeviceStore) Column() unified.Tensor { return s.column }
+func (s *Store) Column() unified.Tensor { return s.column }
 
 // RowBytes returns the bytes of a row.
-func (s *DeviceStore) RowBytes() int64 { return s.rowBytes }
+func (s *Store) RowBytes() int64 { return s.rowBytes }
 
 // Enqueue puts a gather on the stream: row ids[i] of the column is copied to row i of dst. It returns dst as a tensor
 // [len(ids), ...], which has the rows when the stream has passed the gather. The host does not wait, unless dst has to
@@ -126,7 +127,7 @@ func (s *DeviceStore) RowBytes() int64 { return s.rowBytes }
 // ids are int32 or int64 [m] in memory that the device addresses, as is dst's; in any order, repeats allowed. An id
 // that is not a row is left out, and Err reports it. unified.ErrShape for other ids, pinned.ErrPlacement for a dst of
 // host memory, else errors of the driver and of the memory's Ledger.
-func (s *DeviceStore) Enqueue(stream *device.Stream, dst *unified.Buffer, ids unified.Tensor) (unified.Tensor, error) {
+func (s *Store) Enqueue(stream *device.Stream, dst *unified.Buffer, ids unified.Tensor) (unified.Tensor, error) {
 	m := ids.Len()
 	_, row := s.out()
 	if m > (1<<61)/row {
@@ -143,7 +144,7 @@ func (s *DeviceStore) Enqueue(stream *device.Stream, dst *unified.Buffer, ids un
 }
 
 // out returns what is delivered of a row: the type of its elements, and bytes.
-func (s *DeviceStore) out() (unified.DType, int64) {
+func (s *Store) out() (unified.DType, int64) {
 	if s.wide != nil {
 		return s.wide.as.DType(), s.wide.as.OutBytes()
 	}
@@ -151,9 +152,9 @@ func (s *DeviceStore) out() (unified.DType, int64) {
 }
 
 // over returns the first m rows of dst as rows that are delivered.
-func (s *DeviceStore) over(dst *unified.Buffer, m int64) (unified.Tensor, error) {
+func (s *Store) over(dst *unified.Buffer, m int64) (unified.Tensor, error) {
 	if s.wide != nil {
-		return s.wide.as.over(dst, m)
+		return s.wide.as.Over(dst, m)
 	}
 	shape := [unified.MaxRank]int64{m}
 	for i := 1; i < s.column.Rank(); i++ {
@@ -165,7 +166,7 @@ func (s *DeviceStore) over(dst *unified.Buffer, m int64) (unified.Tensor, error)
 // EnqueueInto is Enqueue for memory of the caller: out is a tensor [m, ...] of the dtype and row shape that the
 // store delivers, aligned to the elements. count, if not 0, is the address of an int64 that the device reads when the
 // gather runs: the number of valid ids. Rows of out from there on are not written.
-func (s *DeviceStore) EnqueueInto(stream *device.Stream, out, ids unified.Tensor, count device.Address) error {
+func (s *Store) EnqueueInto(stream *device.Stream, out, ids unified.Tensor, count device.Address) error {
 	m := ids.Len()
 	if m == 0 {
 		return nil
@@ -192,7 +193,7 @@ func (s *DeviceStore) EnqueueInto(stream *device.Stream, out, ids unified.Tensor
 }
 
 // gather puts the kernel on the stream that copies rows of a column, as rows.cuh describes it, to dst.
-func (s *DeviceStore) gather(stream *device.Stream, dst device.Address, c deviceColumn, ids deviceIds) error {
+func (s *Store) gather(stream *device.Stream, dst device.Address, c deviceColumn, ids deviceIds) error {
 	c.bytes, c.fault = s.rowBytes, s.fault.Address()
 	unit := alignment(c.base, c.hot, dst, device.Address(s.rowBytes))
 	g := deviceGather{dst: dst, unit: unit, shift: groupShift(s.rowBytes, unit), column: c, ids: ids}
@@ -204,7 +205,7 @@ func (s *DeviceStore) gather(stream *device.Stream, dst device.Address, c device
 }
 
 // grid returns how many blocks copy n rows with that many lanes each, within bounds.
-func (s *DeviceStore) grid(n, lanes int64) int {
+func (s *Store) grid(n, lanes int64) int {
 	most := int64(s.MaxBlocks)
 	if most <= 0 {
 		most = int64(s.device.SMs()) * smBlocks
@@ -241,19 +242,20 @@ func groupShift(rowBytes, unit int64) int64 {
 	return int64(min(bits.Len64(uint64(pieces-1)), 5))
 }
 
-// Err returns an ErrRange that names an id which is not a row, and its position, if a gather that has run had one.
-// Later calls return it too. The rows of such a batch are undefined.
-func (s *DeviceStore) Err() error {
+// Err returns a gather.ErrRange that names an id which is not a row, and its position, if a gather that has run had
+// one. Later calls return it too. The rows of such a batch are undefined.
+func (s *Store) Err() error {
 	b := s.fault.Bytes()
 	words := (*[3]int64)(unsafe.Pointer(unsafe.SliceData(b)))
 	if atomic.LoadInt64(&words[0]) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: ids[%d] is %d, but the column has %d rows", ErrRange, words[1], words[2], s.column.Len())
+	return fmt.Errorf("%w: ids[%d] is %d, but the column has %d rows", gather.ErrRange, words[1], words[2],
+		s.column.Len())
 }
 
 // Close frees the store's memory. No gather may be running. A second Close does nothing.
-func (s *DeviceStore) Close() error {
+func (s *Store) Close() error {
 	errs := []error{s.cache.close(), s.uses.Close(), s.words.Close(), s.fault.Close(), s.own.Close()}
 	if s.kernels != nil {
 		errs = append(errs, sharedKernels.LetGo(s.device))

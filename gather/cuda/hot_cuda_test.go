@@ -1,6 +1,6 @@
 //go:build cuda
 
-package gather
+package cuda
 
 import (
 	"context"

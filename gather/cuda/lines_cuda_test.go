@@ -1,12 +1,13 @@
 //go:build cuda
 
-package gather
+package cuda
 
 import (
 	"bytes"
 	"math/rand/v2"
 	"testing"
 
+	"github.com/khop-gnn/khop/gather/internal/columns"
 	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
@@ -18,7 +19,7 @@ func (r *rig) linesRead(rnd *rand.Rand, dtype unified.DType, width, shift int) (
 	r.t.Helper()
 	const n, m = 500, 32
 	rowBytes := width * int(dtype.Size())
-	src := r.host(random(rnd, n*rowBytes), shift)
+	src := r.host(columns.Random(rnd, n*rowBytes), shift)
 	s := r.store(dtype, src, n, int64(width))
 	list, lines := make([]int64, m), 0
 	for i := range list {
@@ -29,7 +30,7 @@ func (r *rig) linesRead(rnd *rand.Rand, dtype unified.DType, width, shift int) (
 	}
 	ids := r.idsOnDevice(unified.Int64, list)
 	want := make([]byte, m*rowBytes)
-	copyPlain(want, src, list, rowBytes)
+	copied(want, src, list, rowBytes)
 	before := cudatest.LinesAt(addressOf(src))
 	expect.Ensure(r.t, bytes.Equal(r.gather(s, ids, 0), want), "differs from copy()")
 	return float64(lines) / m, float64(cudatest.LinesAt(addressOf(src))[3]-before[3]) / m

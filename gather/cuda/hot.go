@@ -1,4 +1,4 @@
-package gather
+package cuda
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 // other rows of a batch arrive one after another in host memory that the device addresses, and a kernel merges both.
 // Any number of goroutines may use it, each with a stream of its own.
 type HotRows struct {
-	store *DeviceStore // of the rows that are kept, in order
+	store *Store // of the rows that are kept, in order
 	index rowIndex
 	most  int64
 	table *pinned.Region // on the device: Column.where of rows.cuh, the rows that are kept before those that arrive
@@ -71,7 +71,7 @@ func NewHotRows(ctx context.Context, dev *device.Device, opt HotRowsOptions) (_ 
 	if err != nil {
 		return nil, err
 	}
-	if h.store, err = NewDeviceStore(dev, kept, h.mem.Address()); err != nil {
+	if h.store, err = NewStore(dev, kept, h.mem.Address()); err != nil {
 		return nil, err
 	}
 	h.store.onDevice = false // most rows come over the bus
@@ -171,7 +171,7 @@ func (h *HotRows) Enqueue(stream *device.Stream, out, places unified.Tensor, arr
 	return s.gather(stream, out.Address(), c, deviceIds{ids: places.Address(), idBytes: 4, room: out.Len()})
 }
 
-// Traffic is DeviceStore.Traffic.
+// Traffic is Store.Traffic.
 func (h *HotRows) Traffic() (Traffic, error) { return h.store.Traffic() }
 
 // Close frees the rows. No gather may be running.

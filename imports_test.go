@@ -7,11 +7,14 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 const module = "github.com/khop-gnn/khop"
@@ -20,7 +23,7 @@ const module = "github.com/khop-gnn/khop"
 var layers = map[string]int{
 	"device": 0, "internal": 1, "pinned": 2, "unified": 3, "graph": 4, "formats": 5, "sampling": 5, "gather": 5,
 	"sparse": 5, "internal/diskio": 6, "internal/samplers": 6, "internal/rowsample": 6,
-	"internal/expect/graphs": 6, "internal/parquetrows": 5, "formats/export": 6,
+	"internal/expect/graphs": 6, "formats/export": 6,
 	"internal/embed": 7, "internal/renumber": 4, "internal/rowpipe": 4,
 	"loader": 7, "integrations": 8, "cmd": 9, "tests": 9, "examples": 9,
 }
@@ -103,6 +106,21 @@ func TestImportsGoOneWay(t *testing.T) {
 	}
 }
 
+// heavy are packages that nobody links who opens a folder, and loads from it or trains: clients of stores, formats of
+// other files.
+var heavy = []string{"net/http", "github.com/minio/", "github.com/apache/", module + "/formats/internal/ranges"}
+
+func TestLoadingFromAFolderLinksNoClientsOfStores(t *testing.T) {
+	for _, root := range []string{"./formats", "./loader", "./integrations/gnn"} {
+		linked := expect.Must(exec.CommandContext(t.Context(), "go", "list", "-deps", root).Output())(t)
+		for path := range strings.Lines(string(linked)) {
+			for _, h := range heavy {
+				expect.That(t, !strings.HasPrefix(path, h), "%s links %s", root, path)
+			}
+		}
+	}
+}
+
 // rooms of the loader, from the bottom up: a room may import those of earlier lines, not those beside it.
 var rooms = []string{
 	"errs wide layout tier",
@@ -122,6 +140,7 @@ func TestRoomsOfTheLoaderGoOneWay(t *testing.T) {
 		}
 	}
 	floor["loader/layout"], floor["loader/tier"] = 0, 0
+	floor["loader/rows"], floor["loader/config"] = len(rooms)+1, len(rooms)+2
 	for _, s := range sources(t, parser.ImportsOnly) {
 		from, known := floor[s.folder]
 		if !known && strings.HasPrefix(s.folder, "loader") {

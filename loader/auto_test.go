@@ -9,7 +9,6 @@ import (
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
-	"github.com/khop-gnn/khop/sparse"
 )
 
 // Auto reads from the disk from where graph and columns take nine tenths of memory on: unless nothing of them lies in a
@@ -51,7 +50,7 @@ func TestAutoTakesTheDiskFromNineTenthsOfMemoryOn(t *testing.T) {
 
 // The log says where batches are made, and why: a request, the machine, or work that no device does.
 func TestADeviceIsChosenForAReason(t *testing.T) {
-	none, prepared := "no CUDA device: "+device.Reason(), sparse.Transpose
+	none, prepared := "no CUDA device: "+device.Reason(), loader.Transpose
 	for want, opt := range map[string]loader.Options{
 		"cuda:7: it was asked for":                             {Device: loader.DeviceOptions{Name: "cuda:7"}},
 		"cpu: it was asked for":                                {Device: loader.DeviceOptions{Name: "cpu"}},

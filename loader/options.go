@@ -11,7 +11,6 @@ import (
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
-	"github.com/khop-gnn/khop/sparse"
 )
 
 // Source is what batches are loaded from: a *graph.Graph in memory, a dataset of package formats, or your own type. It
@@ -94,7 +93,7 @@ type Ranking uint8
 const (
 	// RankInDegree keeps the rows of the nodes with most in-edges, which costs no pass over the edges.
 	RankInDegree Ranking = iota
-	// RankPageRank keeps the rows that a walk from the seeds along in-edges visits most (gather.PageRank).
+	// RankPageRank keeps the rows that a walk from the seeds along in-edges visits most (cuda.PageRank).
 	RankPageRank
 	// RankPresample keeps the rows that batches of epoch 0 need most; New samples some of them (Yang et al.,
 	// "GNNLab", EuroSys 2022).
@@ -221,7 +220,7 @@ type ColumnOptions struct {
 	Widen []string `value:"[COLUMN=]DTYPE" empty:"no" help:"..."`
 	// Prepare makes transposes and norms of the blocks in the pipeline. Batches have them as arrays, whose names are in
 	// docs/loader.md. Only the CPU makes them. Default: none.
-	Prepare sparse.Preparation `range:"0,7" value:"WHAT" help:"..."`
+	Prepare Preparation `range:"0,7" value:"WHAT" help:"..."`
 }
 
 // LinkOptions belong to seeds that are edges.

@@ -12,7 +12,6 @@ import (
 	"github.com/khop-gnn/khop/loader/internal/oncuda"
 	"github.com/khop-gnn/khop/loader/internal/plan"
 	"github.com/khop-gnn/khop/sampling"
-	"github.com/khop-gnn/khop/sparse"
 )
 
 // choice is where batches are made, by how many workers, and in how much memory.
@@ -137,7 +136,7 @@ func noDevice(name string) error {
 }
 
 // refusedByDevice says what devices cannot do; nil for nothing.
-func refusedByDevice(sampler sampling.Sampler, what sparse.Preparation) error {
+func refusedByDevice(sampler sampling.Sampler, what Preparation) error {
 	if what != 0 {
 		return errors.New("a device prepares no blocks (Prepare)")
 	}

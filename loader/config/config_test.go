@@ -17,7 +17,6 @@ import (
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/loader/config"
 	"github.com/khop-gnn/khop/sampling"
-	"github.com/khop-gnn/khop/sparse"
 )
 
 func TestOptionsArePrintedAndReadBack(t *testing.T) {
@@ -54,7 +53,7 @@ func TestOptionsArePrintedAndReadBack(t *testing.T) {
 		func(o *config.Options) {
 			o.Tuning = loader.TuningOptions{SlotTimeout: 90 * time.Millisecond, Prefetch: 9, Carry: loader.CarryCopies}
 		},
-		func(o *config.Options) { o.Columns.Prepare = sparse.Transpose | sparse.Loops },
+		func(o *config.Options) { o.Columns.Prepare = loader.Transpose | loader.Loops },
 		func(o *config.Options) {
 			o.Columns.Prepare, o.Verify, o.MaxMemory, o.RowsFrom = 0, true, 1<<62, "grpc://a:1"
 		},

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/device"
-	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/gather/cuda"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/loader/internal/recipe"
@@ -66,7 +66,7 @@ func (t *copies) Cost(b tier.Bound) tier.Memory {
 	m.Batches = sat.Add(m.Batches, sat.Mul(int64(b.Slots), b.Batch)) // rows are there twice
 	for i := range b.Columns {
 		if t.keeps && b.Columns[i].NodeType >= 0 {
-			index = max(index, gather.HotIndexBytes(b.Columns[i].Data.Len()))
+			index = max(index, cuda.HotIndexBytes(b.Columns[i].Data.Len()))
 		}
 	}
 	m.Columns = sat.Add(m.Columns, index)
@@ -92,7 +92,7 @@ func (t *copies) Stats() (s tier.Stats, err error) {
 		if err != nil {
 			return s, err
 		}
-		s.Add(traffic(of, gather.Traffic{}))
+		s.Add(traffic(of, cuda.Traffic{}))
 	}
 	return s, nil
 }
@@ -112,7 +112,7 @@ const atOnce = 1 << 20
 type lateArray struct {
 	array int
 	to    unified.Tensor
-	hot   *gather.HotRows // that has the other rows; nil for none
+	hot   *cuda.HotRows // that has the other rows; nil for none
 }
 
 // Expect is of tier.Early.
@@ -154,7 +154,7 @@ func (r *copiesReader) Begin(ctx context.Context, s tier.Slot, w tier.Want) (don
 }
 
 // beginHot notes where the rows of an array come from. The disk reads those that the device does not keep.
-func (r *copiesReader) beginHot(f *cudaFence, d *tiers.DiskReader, hot *gather.HotRows, w tier.Want) (err error) {
+func (r *copiesReader) beginHot(f *cudaFence, d *tiers.DiskReader, hot *cuda.HotRows, w tier.Want) (err error) {
 	if d.Rows, err = d.List(d.Rows[:0], w.Array, w.IDs); err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 	"slices"
 
 	"github.com/khop-gnn/khop/device"
-	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/gather/cuda"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/option"
@@ -72,11 +72,11 @@ func New(d *device.Device, opt Options) *Processor { return &Processor{Device: d
 // deviceColumn is a column that a device reads.
 type deviceColumn struct {
 	*tiers.Column
-	device   *gather.DeviceStore // nil: copies bring its rows, out of memory or from disk
+	device   *cuda.Store // nil: copies bring its rows, out of memory or from disk
 	attached *pinned.Attachment
-	placed   int            // in Processor.Placed
-	counted  bool           // its rows are ranked again, from their uses
-	before   gather.Traffic // what was gathered on trial
+	placed   int          // in Processor.Placed
+	counted  bool         // its rows are ranked again, from their uses
+	before   cuda.Traffic // what was gathered on trial
 	ledger   *pinned.Ledger
 }
 
@@ -322,7 +322,7 @@ func (p *placer) column(c *deviceColumn) (err error) {
 		return err
 	}
 	c.placed = len(p.d.Placed) - 1
-	if c.device, err = gather.NewDeviceStore(p.d.Device, c.Store.Column(), c.attached.Address()); err != nil {
+	if c.device, err = cuda.NewStore(p.d.Device, c.Store.Column(), c.attached.Address()); err != nil {
 		return err
 	}
 	c.device.MaxBlocks = p.d.Opt.MaxBlocks

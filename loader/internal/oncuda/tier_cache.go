@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/device"
-	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/gather/cuda"
 	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/loader/tier"
@@ -60,7 +60,7 @@ func (t *deviceCache) Stats() (all tier.Stats, err error) {
 }
 
 // traffic is what was gathered after what had been before.
-func traffic(t, before gather.Traffic) tier.Stats {
+func traffic(t, before cuda.Traffic) tier.Stats {
 	return tier.Stats{Rows: t.Rows - before.Rows, Hits: t.Hits - before.Hits, Peers: t.Peers - before.Peers,
 		Saved: t.Saved - before.Saved}
 }
@@ -82,7 +82,7 @@ func (t *deviceCache) Renew(ctx context.Context) error {
 		if k == 0 || k == c.Store.Column().Len() || !anyUse(uses) {
 			continue
 		}
-		err = c.keep(ctx, gather.Hottest(uses, k))
+		err = c.keep(ctx, cuda.Hottest(uses, k))
 		if errors.Is(err, device.ErrOutOfMemory) { // somebody else has taken it meanwhile: all rows go over the bus
 			t.d.log.Warn("no rows are kept in device memory any more", "column", c.Name, "error", err)
 			continue

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/gather/cuda"
 	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/sat"
@@ -71,8 +72,8 @@ type presampling interface {
 // aheadColumn is a column on disk.
 type aheadColumn struct {
 	*diskio.Column
-	hot      *gather.HotRows // that the device keeps, and nobody asks for here; nil for none
-	arrays   []int           // of a batch
+	hot      *cuda.HotRows // that the device keeps, and nobody asks for here; nil for none
+	arrays   []int         // of a batch
 	store    *gather.Store
 	rowBytes int64 // as they are stored
 	mostAsks int64

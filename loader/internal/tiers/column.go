@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/gather/cuda"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/loader/internal/recipe"
@@ -18,17 +19,17 @@ import (
 type Column struct {
 	recipe.ColumnKey
 	Store    *gather.Store
-	Given    bool            // it is not read here: a tier from outside has it, or a Remote
-	Remote   bool            // a Remote has it
-	Partly   bool            // some of it is not there before it was verified
-	Tier     *PlacedTier     // that brings its rows, once that is chosen
-	Number   int             // among the tier's
-	typeName string          // of its nodes
-	as       graph.Column    // as rows are delivered
-	code     *graph.Code     // of what is stored
-	scales   unified.Tensor  // of a column that is widened with them
-	Verified *VerifiedRows   // nil: no row has to be verified before it is read
-	Hot      *gather.HotRows // of a column on disk: rows that a device keeps; nil for none
+	Given    bool           // it is not read here: a tier from outside has it, or a Remote
+	Remote   bool           // a Remote has it
+	Partly   bool           // some of it is not there before it was verified
+	Tier     *PlacedTier    // that brings its rows, once that is chosen
+	Number   int            // among the tier's
+	typeName string         // of its nodes
+	as       graph.Column   // as rows are delivered
+	code     *graph.Code    // of what is stored
+	scales   unified.Tensor // of a column that is widened with them
+	Verified *VerifiedRows  // nil: no row has to be verified before it is read
+	Hot      *cuda.HotRows  // of a column on disk: rows that a device keeps; nil for none
 }
 
 // Find looks the column up, and its scales if it is to be widened with some.

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/gather/cuda"
 	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/loader/internal/errs"
@@ -218,7 +218,7 @@ func (r *DiskReader) Begin(_ context.Context, _ tier.Slot, w tier.Want) (done bo
 }
 
 // Hot returns the rows of an array's column that a device keeps; nil for none.
-func (r *DiskReader) Hot(array int) *gather.HotRows {
+func (r *DiskReader) Hot(array int) *cuda.HotRows {
 	k, _ := r.ahead.find(array)
 	return r.ahead.columns[k].hot
 }

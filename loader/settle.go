@@ -5,6 +5,7 @@ import (
 
 	"github.com/khop-gnn/khop/loader/internal/plan"
 	"github.com/khop-gnn/khop/loader/internal/presamplers"
+	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -58,6 +59,19 @@ func settle(src Source, opt Options, loaders int) (s settled, err error) {
 		return s, errors.Join(r.ExplainDamage(err), c.on.Close())
 	}
 	return s, nil
+}
+
+// Outlooks are made of plans, by a package above this one.
+func init() {
+	plan.Settle = func(src, options any) (*plan.Plan, tiers.DiskOptions, error) {
+		s, err := settle(src.(Source), options.(Options), 1)
+		if err != nil {
+			return nil, tiers.DiskOptions{}, err
+		}
+		disk := tiers.DiskOptions(s.asked.Disk)
+		disk.CacheBytes = s.cache
+		return s.plan, disk, nil
+	}
 }
 
 // newPlan returns a plan that has no sources yet.

@@ -13,6 +13,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/internal/option/given"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/internal/wholefile"
 )
@@ -135,7 +136,7 @@ func (r *resolver) Resolve(_ *kong.Context, at *kong.Path, flag *kong.Flag) (any
 	if !ok || string(value) == "null" {
 		return nil, nil
 	}
-	said := option.Said{flag.Name: option.Say(value)}
+	said := given.Values{flag.Name: given.Say(value)}
 	text := said.Text(flag.Name)
 	if flag.Enum != "" && !slices.Contains(flag.EnumSlice(), text) {
 		return nil, wrongOption(flag.Name, " must be one of %s but got %q", strings.Join(flag.EnumSlice(), ","), text)

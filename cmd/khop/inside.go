@@ -12,6 +12,7 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/integrations/shm/server"
 	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/internal/option/given"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/loader"
 )
@@ -39,7 +40,7 @@ type ofInside struct {
 // ofServers are flags of "khop serve" that mean something only where others connect.
 func ofServers() []string {
 	names := []string{"metrics", "http", "parent", "json"} // of the command alone
-	for _, o := range option.Of(server.Options{}) {
+	for _, o := range given.Of(server.Options{}) {
 		if !o.At("library") {
 			names = append(names, o.Name)
 		}
@@ -104,7 +105,7 @@ func parseInside(config string, stderr io.Writer, of *ofInside, cli *commands) (
 	if err != nil {
 		return nil, &usage{err}
 	}
-	if err := option.TakeDocument(of, option.Of(*of), d); err != nil {
+	if err := given.TakeDocument(of, given.Of(*of), d); err != nil {
 		return nil, &usage{err}
 	}
 	parser, err := newParser(cli, []string{"serve"}, stderr, stderr, kong.Resolvers(&resolver{document: d}))

@@ -11,6 +11,7 @@ import (
 	"github.com/khop-gnn/khop/internal/heap"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/internal/option/given"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -49,7 +50,7 @@ func (env *environment) limitMemory(line *kong.Context) error {
 	}
 	var of loader.Options
 	name := option.NameOf(of, "MaxMemory").Option
-	if err := option.Apply(&of, option.Of(of), option.Said{name: saidOn(line)[name]}); err != nil {
+	if err := given.Apply(&of, given.Of(of), given.Values{name: saidOn(line)[name]}); err != nil {
 		return err
 	}
 	return env.memory.settle(of.MaxMemory, machine.Probe())

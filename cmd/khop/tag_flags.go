@@ -16,6 +16,7 @@ import (
 	"github.com/khop-gnn/khop/formats/remote"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/internal/option/given"
 	"github.com/khop-gnn/khop/internal/samplers"
 	"github.com/khop-gnn/khop/loader"
 )
@@ -42,7 +43,7 @@ type flagsOf[T any] struct {
 // declare makes the flags of a command, and returns their options.
 func (f *flagsOf[T]) declare(door string) []option.Option {
 	return f.make(door, func() []option.Option {
-		return option.Complete(option.Of(f.opt), option.Of(loader.Options{}))
+		return given.Complete(given.Of(f.opt), given.Of(loader.Options{}))
 	})
 }
 
@@ -52,12 +53,12 @@ func (f *flagsOf[T]) take(line *kong.Context) error {
 	if err := f.setElsewhere(said); err != nil {
 		return err
 	}
-	return option.Apply(&f.opt, f.flags[:f.own], said)
+	return given.Apply(&f.opt, f.flags[:f.own], said)
 }
 
 // setElsewhere sets where datasets from elsewhere are kept.
-func (f *tagFlags) setElsewhere(said option.Said) error {
-	return option.Apply(&f.elsewhere, option.Of(f.elsewhere), said)
+func (f *tagFlags) setElsewhere(said given.Values) error {
+	return given.Apply(&f.elsewhere, given.Of(f.elsewhere), said)
 }
 
 // noOptions are those of a command that has no others than where datasets are kept.
@@ -96,7 +97,7 @@ func (f *tagFlags) make(door string, options func() []option.Option) []option.Op
 		all := options()
 		own := len(all)
 		if !slices.Contains([]string{"demo", "embed", "generate", "split"}, door) {
-			all = append(slices.Clip(all), option.Of(f.elsewhere)...)
+			all = append(slices.Clip(all), given.Of(f.elsewhere)...)
 		}
 		of, _ = flagsMade.LoadOrStore(door, madeFlags{all, own, flagStruct(door, all)})
 	}
@@ -230,8 +231,8 @@ func (s spoken) Decode(line *kong.DecodeContext, to reflect.Value) error {
 }
 
 // saidOn returns what a command line says of options.
-func saidOn(line *kong.Context) option.Said {
-	said := option.Said{}
+func saidOn(line *kong.Context) given.Values {
+	said := given.Values{}
 	for _, at := range line.Path {
 		if at.Flag != nil {
 			said[at.Flag.Name] = at.Flag.Target.Interface()
@@ -241,7 +242,7 @@ func saidOn(line *kong.Context) option.Said {
 }
 
 // widenShorts puts an option in the place of the switch that stands for one of its values.
-func (f *tagFlags) widenShorts(said option.Said) error {
+func (f *tagFlags) widenShorts(said given.Values) error {
 	for i := range f.flags {
 		o := &f.flags[i]
 		if o.Short == "" || said.Text(o.Short) != "true" {

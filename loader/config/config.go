@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"maps"
 
-	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/internal/option/given"
 	"github.com/khop-gnn/khop/internal/samplers"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/loader/rows"
@@ -38,11 +38,11 @@ func (o Options) Loader() (opt loader.Options, err error) {
 // its name, and every option that is not zero. Seeds and Hooks are left out, as is a sampler of another package. "khop
 // serve" does not have SlotTimeout, Rank and WorldSize: leave them zero for it.
 func (o Options) String() string {
-	d := option.Document(o, option.Of(o))
+	d := given.Document(o, given.Of(o))
 	s := bare(o.Sampler)
 	if kind := samplers.Of(s); kind != nil {
 		d["sampler"] = kind.Name
-		maps.Copy(d, option.Document(s, kind.Options()))
+		maps.Copy(d, given.Document(s, kind.Options()))
 	}
 	text, err := json.Marshal(d)
 	if err != nil { // not a number: no loader takes it
@@ -60,7 +60,7 @@ func Parse(text string) (o Options, err error) {
 		return Options{}, fmt.Errorf("%w: options are not a JSON object: %w", loader.ErrOptions, err)
 	}
 	if named, ok := d["sampler"]; ok {
-		name, _ := option.Say(named).(string)
+		name, _ := given.Say(named).(string)
 		kind, err := samplers.Named(name)
 		if err != nil {
 			return Options{}, fmt.Errorf("%w: sampler: %w", loader.ErrOptions, err)
@@ -70,7 +70,7 @@ func Parse(text string) (o Options, err error) {
 			return Options{}, fmt.Errorf("%w: %w", loader.ErrOptions, err)
 		}
 	}
-	if err := option.SetDocument(&o, option.Of(o), d); err != nil {
+	if err := given.SetDocument(&o, given.Of(o), d); err != nil {
 		return Options{}, fmt.Errorf("%w: %w", loader.ErrOptions, err)
 	}
 	return o, nil

@@ -48,9 +48,14 @@ func (env *environment) limitMemory(line *kong.Context) error {
 	if c, ok := command.Target.Addr().Interface().(withoutData); ok && c.withoutData() {
 		return nil
 	}
+	return env.limitTo(saidOn(line))
+}
+
+// limitTo decides what a command with these options may take, and limits the heap accordingly.
+func (env *environment) limitTo(said given.Values) error {
 	var of loader.Options
 	name := option.NameOf(of, "MaxMemory").Option
-	if err := given.Apply(&of, given.Of(of), given.Values{name: saidOn(line)[name]}); err != nil {
+	if err := given.Apply(&of, given.Of(of), given.Values{name: said[name]}); err != nil {
 		return err
 	}
 	return env.memory.settle(of.MaxMemory, machine.Probe())

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -19,6 +20,7 @@ import (
 	"github.com/khop-gnn/khop/internal/option/given"
 	"github.com/khop-gnn/khop/internal/samplers"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/config"
 )
 
 // tagFlags are flags that are made from the tags of structs of options, each by the name that it has there. kong takes
@@ -153,18 +155,7 @@ func flagField(o *option.Option, group string) reflect.StructField {
 	if o.Required {
 		tags = append(tags, "required", "true")
 	}
-	of := spokenValue
-	switch {
-	case o.IsList():
-		of = spokenList
-	case o.Kind == "each":
-		of = spokenEach
-	case o.Kind == "path":
-		of = spokenFile
-	case o.Kind == "bool":
-		of = spokenBool
-	}
-	return flagOf(o.Name, append(tags, "type", string(of))...)
+	return flagOf(o.Name, append(tags, "type", string(spokenAs(o)))...)
 }
 
 // flagOf is a flag that holds its given value.
@@ -188,6 +179,21 @@ const (
 	spokenBool  spoken = "spoken bool"
 )
 
+// spokenAs returns how an option's values are taken.
+func spokenAs(o *option.Option) spoken {
+	switch {
+	case o.IsList():
+		return spokenList
+	case o.Kind == "each":
+		return spokenEach
+	case o.Kind == "path":
+		return spokenFile
+	case o.Kind == "bool":
+		return spokenBool
+	}
+	return spokenValue
+}
+
 // spokenMappers name the mappers for kong.
 func spokenMappers() (all []kong.Option) {
 	for _, s := range []spoken{spokenValue, spokenList, spokenEach, spokenFile, spokenBool} {
@@ -209,24 +215,68 @@ func (s spoken) Decode(line *kong.DecodeContext, to reflect.Value) error {
 	if err != nil {
 		return err
 	}
-	text, isText := token.Value.(string)
-	switch {
-	case token.IsEOL():
+	if token.IsEOL() {
 		return errors.New("a value is missing")
+	}
+	value, err := s.take(to.Interface(), token.Value)
+	if err == nil {
+		to.Set(reflect.ValueOf(value))
+	}
+	return err
+}
+
+// take returns a given value as given.Set takes it, behind those that were given before.
+func (s spoken) take(before, value any) (any, error) {
+	text, isText := value.(string)
+	switch {
 	case isText && s == spokenFile:
-		to.Set(reflect.ValueOf(expandPath(text)))
+		return expandPath(text), nil
 	case isText && s == spokenList && !utf8.ValidString(text): // dividing it would make it another text
-		return fmt.Errorf("%q is %w", text, graph.ErrText)
+		return nil, fmt.Errorf("%q is %w", text, graph.ErrText)
 	case isText && (s == spokenList || s == spokenEach):
-		said, parts := to.Interface(), []string{text}
+		parts := []string{text}
 		if s == spokenList {
 			parts = kong.SplitEscaped(text, ',')
 		}
-		before, _ := said.([]string)
-		to.Set(reflect.ValueOf(append(before, parts...)))
-	default:
-		to.Set(reflect.ValueOf(token.Value))
+		list, _ := before.([]string)
+		return append(list, parts...), nil
 	}
+	return value, nil
+}
+
+// takeDocument adds to given values those of a document, for options that have none.
+func (f *tagFlags) takeDocument(said given.Values, d config.Document) error {
+	for i := range f.flags {
+		o := &f.flags[i]
+		choices := o.Choices
+		if o.Kind != "choice" {
+			choices = nil
+		}
+		if err := takeOne(said, o.Name, d[o.Name], spokenAs(o), choices); err != nil {
+			return err
+		}
+		if o.Short != "" {
+			if err := takeOne(said, o.Short, d[o.Short], spokenBool, nil); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// takeOne adds the value of one option.
+func takeOne(said given.Values, name string, value json.RawMessage, s spoken, choices []string) error {
+	if said[name] != nil {
+		return nil
+	}
+	of, err := inDocument(name, value, s.IsBool(), choices)
+	if of == nil || err != nil {
+		return err
+	}
+	if of, err = s.take(nil, of); err != nil {
+		return wrongOption(name, ": %w", err)
+	}
+	said[name] = of
 	return nil
 }
 

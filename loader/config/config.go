@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strings"
 
 	"github.com/khop-gnn/khop/internal/option/given"
 	"github.com/khop-gnn/khop/internal/samplers"
@@ -51,13 +52,29 @@ func (o Options) String() string {
 	return string(text)
 }
 
+// Document has options as values of JSON, by their names on the command line: half-life.
+type Document map[string]json.RawMessage
+
+// ParseDocument reads a JSON object, in whose keys - may be _.
+func ParseDocument(text []byte) (Document, error) {
+	var keys Document
+	if err := json.Unmarshal(text, &keys); err != nil {
+		return nil, fmt.Errorf("the configuration is no JSON object: %w", err)
+	}
+	d := Document{}
+	for key, value := range keys {
+		d[strings.ReplaceAll(key, "_", "-")] = value
+	}
+	return d, nil
+}
+
 // Parse is the inverse of String. Options that the text does not have are the zero value. It returns
 // loader.ErrOptions for a text that String does not write, and for a sampler that has more than options: a Cluster with
 // a partition.
 func Parse(text string) (o Options, err error) {
-	var d map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(text), &d); err != nil {
-		return Options{}, fmt.Errorf("%w: options are not a JSON object: %w", loader.ErrOptions, err)
+	d, err := ParseDocument([]byte(text))
+	if err != nil {
+		return Options{}, fmt.Errorf("%w: %w", loader.ErrOptions, err)
 	}
 	if named, ok := d["sampler"]; ok {
 		name, _ := given.Say(named).(string)

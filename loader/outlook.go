@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	"github.com/khop-gnn/khop/gather/disk"
+	ondisk "github.com/khop-gnn/khop/loader/internal/disk"
 	"github.com/khop-gnn/khop/loader/internal/outlook"
 	"github.com/khop-gnn/khop/loader/internal/plan"
-	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/loader/tier"
 )
 
@@ -54,7 +54,7 @@ func LookOut(ctx context.Context, src Source, opt Options) (*Outlook, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := lookOut(ctx, p, own, tiers.DiskOptions(opt.Disk))
+	o, err := lookOut(ctx, p, own, ondisk.Options(opt.Disk))
 	if err = errors.Join(p.ExplainMemory(p.ExplainDamage(err)), p.On.Close()); err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func LookOut(ctx context.Context, src Source, opt Options) (*Outlook, error) {
 }
 
 // lookOut looks out where the caller has asked for a cache of own bytes; 0 for none.
-func lookOut(ctx context.Context, p *plan.Plan, own int64, opt tiers.DiskOptions) (*Outlook, error) {
+func lookOut(ctx context.Context, p *plan.Plan, own int64, opt ondisk.Options) (*Outlook, error) {
 	t := outlook.New(p, opt)
 	if t == nil {
 		return nil, fmt.Errorf("%w: %s: batches have no rows of columns that lie in files, and the topology fits in "+

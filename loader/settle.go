@@ -12,6 +12,7 @@ import (
 	"github.com/khop-gnn/khop/internal/names"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/paths"
+	"github.com/khop-gnn/khop/loader/internal/disk"
 	"github.com/khop-gnn/khop/loader/internal/plan"
 	"github.com/khop-gnn/khop/loader/internal/prepared"
 	"github.com/khop-gnn/khop/loader/internal/presamplers"
@@ -83,14 +84,14 @@ func (o *Options) settleTiers(src Source, p *plan.Plan, loaders int) (err error)
 		return err
 	}
 	if o.Residence == Disk || o.Residence == Auto {
-		disk, auto := tiers.DiskOptions(o.Disk), o.Residence == Auto
+		disk, auto := disk.Options(o.Disk), o.Residence == Auto
 		o.Residence = Mapped
 		if p.StayOnDisk(&disk, auto) {
 			o.Residence, o.Disk.CacheBytes = Disk, disk.CacheBytes
 		}
 	}
 	if p.Set.IsRemote() && !p.Seeds.OnRequest {
-		o.Disk.CacheBytes = p.ReadRemote(tiers.DiskOptions(o.Disk))
+		o.Disk.CacheBytes = p.ReadRemote(disk.Options(o.Disk))
 	}
 	if len(o.Columns.Widen) > 0 && p.Set.AsStored() {
 		return option.Errorf(ErrOptions, o, "Columns.Widen",

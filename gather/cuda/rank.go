@@ -160,8 +160,8 @@ func spread[I int32 | int64](ctx context.Context, p PageRank, indices []I, score
 		each := p.Damping * s / float64(hi-lo)
 		for e, u := range indices[lo:hi] {
 			if uint64(u) >= n {
-				return fmt.Errorf("page rank: %w: the source of edge %d is %d of %d nodes", gather.ErrRange, lo+int64(e), u,
-					n)
+				return fmt.Errorf("page rank: %w: the source of edge %d is %d of %d nodes", gather.ErrRange,
+					lo+int64(e), u, n)
 			}
 			next[u] += each
 		}

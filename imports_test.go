@@ -7,11 +7,14 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 const module = "github.com/khop-gnn/khop"
@@ -20,7 +23,7 @@ const module = "github.com/khop-gnn/khop"
 var layers = map[string]int{
 	"device": 0, "internal": 1, "pinned": 2, "unified": 3, "graph": 4, "formats": 5, "sampling": 5, "gather": 5,
 	"sparse": 5, "internal/diskio": 6, "internal/samplers": 6, "internal/rowsample": 6,
-	"internal/expect/graphs": 6, "internal/parquetrows": 5, "formats/export": 6,
+	"internal/expect/graphs": 6, "formats/export": 6,
 	"internal/embed": 7, "internal/renumber": 4, "internal/rowpipe": 4,
 	"loader": 7, "integrations": 8, "cmd": 9, "tests": 9, "examples": 9,
 }
@@ -98,6 +101,21 @@ func TestImportsGoOneWay(t *testing.T) {
 			}
 			if to, below, _ := layerOf(ours); to != from && below >= level {
 				t.Errorf("%s imports %s: %s is not below %s", s.name, ours, to, from)
+			}
+		}
+	}
+}
+
+// heavy are packages that nobody links who opens a folder, and loads from it or trains: clients of stores, formats of
+// other files.
+var heavy = []string{"net/http", "github.com/minio/", "github.com/apache/", module + "/formats/internal/ranges"}
+
+func TestLoadingFromAFolderLinksNoClientsOfStores(t *testing.T) {
+	for _, root := range []string{"./formats", "./loader", "./integrations/gnn"} {
+		linked := expect.Must(exec.CommandContext(t.Context(), "go", "list", "-deps", root).Output())(t)
+		for path := range strings.Lines(string(linked)) {
+			for _, h := range heavy {
+				expect.That(t, !strings.HasPrefix(path, h), "%s links %s", root, path)
 			}
 		}
 	}

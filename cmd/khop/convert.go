@@ -50,7 +50,7 @@ func heat(ctx context.Context, indptr []int64, indices unified.Tensor, seeds []i
 
 // settle decides on memory, and bounds the heap.
 func (c *convertCmd) settle(env *environment) error {
-	c.opt.MemoryLimit, c.opt.Elsewhere = env.memory.asked, c.elsewhere
+	c.opt.MemoryLimit, c.opt.Remote = env.memory.asked, c.elsewhere
 	if err := c.opt.Settle(); err != nil {
 		return err
 	}

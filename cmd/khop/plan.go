@@ -10,9 +10,9 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/remote"
 	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/internal/machine"
-	"github.com/khop-gnn/khop/internal/ranges"
 	"github.com/khop-gnn/khop/loader"
 )
 
@@ -237,7 +237,7 @@ type staging struct {
 
 // open opens the dataset to plan for. Of one from elsewhere features need not come.
 func (c *planCmd) open(env *environment) (*formats.Dataset, error) {
-	if ranges.Is(c.Dataset) {
+	if remote.IsAddress(c.Dataset) {
 		return c.openForLoaders(env, c.Dataset)
 	}
 	return c.plotFlags.openDataset(env, &c.tagFlags, c.Dataset)

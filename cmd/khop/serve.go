@@ -4,13 +4,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/khop-gnn/khop/cmd/khop/internal/prometheus"
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/server"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/internal/project"
 	"github.com/khop-gnn/khop/internal/underway"
@@ -59,7 +62,7 @@ func (c *serveCmd) Run(env *environment) (err error) {
 		return err
 	}
 	defer closing(&err, s.Close)
-	address, stop, err := c.serveMetrics(s)
+	address, stop, err := c.serveMetrics(s.Stats)
 	if err != nil {
 		return err
 	}
@@ -74,6 +77,18 @@ func (c *serveCmd) Run(env *environment) (err error) {
 	}
 	defer env.showStatus(s)()
 	return s.Serve(env.ctx)
+}
+
+// serveMetrics answers Prometheus at --metrics, where that is given, until stop is called.
+func (c *serveCmd) serveMetrics(stats func() []shm.RankStats) (address string, stop func(), err error) {
+	if c.Metrics == "" {
+		return "", func() {}, nil
+	}
+	l, err := net.Listen("tcp", c.Metrics)
+	if err != nil {
+		return "", nil, option.Wrong("metrics", ": %w", err)
+	}
+	return l.Addr().String(), prometheus.Serve(l, prometheus.Metrics(stats)), nil
 }
 
 // listen makes the server.

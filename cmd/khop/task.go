@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/khop-gnn/khop/formats/convert"
+	"github.com/khop-gnn/khop/formats/remote"
 	"github.com/khop-gnn/khop/internal/paths"
-	"github.com/khop-gnn/khop/internal/ranges"
 	"github.com/khop-gnn/khop/internal/underway"
 )
 
@@ -64,7 +64,7 @@ func (c *convertCmd) inTasks(env *environment) error {
 
 // foldersOf returns the working folder of a task, and the dataset that it is for.
 func foldersOf(task string) (work, dataset string) {
-	work, _ = ranges.Split(task, 1)
+	work, _ = remote.Split(task, 1)
 	return work, strings.TrimSuffix(work, path.Ext(work))
 }
 

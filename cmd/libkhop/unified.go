@@ -17,7 +17,7 @@ import (
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
-	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/remote"
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/gather/cuda"
 	"github.com/khop-gnn/khop/pinned"
@@ -105,7 +105,7 @@ func (s *shared) Close() error {
 
 // columnOf opens a column of a dataset.
 func columnOf(path, nodeType, name string) (_ *shared, err error) {
-	d, err := formats.Open(path)
+	d, err := remote.Open(context.Background(), path, remote.Options{})
 	if err != nil {
 		return nil, err
 	}

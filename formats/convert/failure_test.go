@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/formats"
-	"github.com/khop-gnn/khop/formats/internal/tables"
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"

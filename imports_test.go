@@ -24,7 +24,7 @@ var layers = map[string]int{
 	"device": 0, "internal": 1, "pinned": 2, "unified": 3, "graph": 4, "formats": 5, "sampling": 5, "gather": 5,
 	"sparse": 5, "internal/diskio": 6, "internal/samplers": 6, "internal/rowsample": 6,
 	"internal/expect/graphs": 6, "formats/export": 6,
-	"internal/embed": 7, "internal/renumber": 4, "internal/rowpipe": 4,
+	"internal/renumber": 4, "internal/rowpipe": 4,
 	"loader": 7, "integrations": 8, "cmd": 9, "tests": 9, "examples": 9,
 }
 

@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -116,6 +118,23 @@ func TestLoadingFromAFolderLinksNoClientsOfStores(t *testing.T) {
 		for path := range strings.Lines(string(linked)) {
 			for _, h := range heavy {
 				expect.That(t, !strings.HasPrefix(path, h), "%s links %s", root, path)
+			}
+		}
+	}
+}
+
+// onDevices are the names of files that know of devices: the others of these folders can be read without.
+var onDevices = regexp.MustCompile(`^device.*\.go$|_(device|launch)\.go$`)
+
+func TestOnlyFilesThatSaySoKnowOfDevices(t *testing.T) {
+	folders := []string{"pinned", "graph", "formats", "gather", "sampling", "sparse"}
+	for _, s := range sources(t, parser.ImportsOnly) {
+		if !slices.Contains(folders, s.folder) || onDevices.MatchString(filepath.Base(s.name)) {
+			continue
+		}
+		for _, spec := range s.syntax.Imports {
+			if importPath(spec) == module+"/device" {
+				t.Errorf("%s imports device: name it device_*.go, or keep what it needs there in such a file", s.name)
 			}
 		}
 	}

@@ -41,9 +41,9 @@ func TestAutoTakesTheDiskFromNineTenthsOfMemoryOn(t *testing.T) {
 		loader.AvailableMemory(t, c.room)
 		opt.MaxMemory, opt.Columns.Widen = c.limit, c.widen
 		l := open(t, c.src, opt)
-		if o := l.Options(); o.Residence != c.want || o.Disk.CacheBytes != 8000 || (l.Stats().OnDisk != nil) !=
+		if o := l.Answer(); o.Residence != c.want || o.CacheBytes != 8000 || (l.Stats().OnDisk != nil) !=
 			(c.want == loader.Disk) {
-			t.Errorf("%s: %v, a cache of %d", name, o.Residence, o.Disk.CacheBytes)
+			t.Errorf("%s: %v, a cache of %d", name, o.Residence, o.CacheBytes)
 		}
 	}
 }

@@ -332,7 +332,6 @@ func (o *Options) EnsureDefaults() *Options {
 	if o.Workers == 0 {
 		o.Workers = machine.Workers()
 	}
-	o.prepare()
 	return o
 }
 
@@ -340,29 +339,29 @@ func (o *Options) EnsureDefaults() *Options {
 // (EnsureDefaults).
 func (o *Options) Validate() error {
 	if o.Sampler == nil {
-		return option.Errorf(ErrOptions, o, "Sampler", " is not set")
+		return refuse("Sampler", " is not set")
 	}
 	if err := option.Check(ErrOptions, o); err != nil {
 		return err
 	}
 	if o.Rank < 0 || o.Rank >= o.WorldSize {
-		return option.Errorf(ErrOptions, o, "Rank", " is %d: must be 0 to %d", o.Rank, o.WorldSize-1)
+		return refuse("Rank", " is %d: must be 0 to %d", o.Rank, o.WorldSize-1)
 	}
 	_, err := ParseDevice(o.Device.Name)
 	return err
 }
 
-func (o *Options) progress(stage string, done, total int64) {
-	if o.Hooks.Progress != nil {
-		o.Hooks.Progress(stage, done, total)
+func (h *Hooks) progress(stage string, done, total int64) {
+	if h.Progress != nil {
+		h.Progress(stage, done, total)
 	}
 }
 
-func (o *Options) log() *slog.Logger {
-	if o.Hooks.Logger == nil {
+func (h *Hooks) log() *slog.Logger {
+	if h.Logger == nil {
 		return slog.New(slog.DiscardHandler)
 	}
-	return o.Hooks.Logger
+	return h.Logger
 }
 
 // HostPages says from which pages of host memory a device reads columns that are not in its memory.

@@ -50,11 +50,13 @@ func (c *OutlookCache) Seconds() float64 { return c.Policies[disk.Ahead].Seconds
 func LookOut(ctx context.Context, src Source, opt Options) (*Outlook, error) {
 	own := opt.Disk.CacheBytes
 	opt.Residence, opt.Device.Name = Disk, "cpu"
-	p, err := settle(src, &opt, 1)
+	s, err := settle(src, opt, 1)
 	if err != nil {
 		return nil, err
 	}
-	o, err := lookOut(ctx, p, own, ondisk.Options(opt.Disk))
+	p, disk := s.plan, ondisk.Options(s.asked.Disk)
+	disk.CacheBytes = s.cache
+	o, err := lookOut(ctx, p, own, disk)
 	if err = errors.Join(p.ExplainMemory(p.ExplainDamage(err)), p.On.Close()); err != nil {
 		return nil, err
 	}

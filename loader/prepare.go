@@ -151,8 +151,8 @@ func (l *Loader) openAhead() (err error) {
 		return nil
 	}
 	opt := disk.AheadOptions{Tier: p.Set.Disk, Loader: p.Recipe, Ledger: l.ledger, Columns: l.columns,
-		Part: disk.Part{Batches: p.Batches, Rank: uint64(l.opt.Rank),
-			World: uint64(l.opt.WorldSize), Rounds: p.OfRank}}
+		Part: disk.Part{Batches: p.Batches, Rank: uint64(l.asked.Rank),
+			World: uint64(l.asked.WorldSize), Rounds: p.OfRank}}
 	for i := range p.Arrays {
 		opt.Most = append(opt.Most, p.Arrays[i].Most)
 	}

@@ -53,14 +53,10 @@ func TestBlocksThatCannotBePreparedAreAnError(t *testing.T) {
 	expect.That(t, errors.Is(err, loader.ErrOptions) && strings.HasSuffix(err.Error(), want), "%v, want %s", err, want)
 	for _, what := range []loader.Preparation{8, 255} {
 		o := loader.Options{Sampler: s, Columns: loader.ColumnOptions{Prepare: what}}
-		if o.EnsureDefaults(); o.Validate() == nil || o.Sampler.Fingerprint() != s.Fingerprint() {
-			t.Errorf("%d: %v", what, o.Sampler.Fingerprint())
-		}
+		expect.That(t, o.EnsureDefaults().Validate() != nil, "%d is taken", what)
 	}
-	o := loader.Options{Sampler: s, Columns: loader.ColumnOptions{Prepare: loader.Transpose}}
-	o.EnsureDefaults().EnsureDefaults()
-	if want := s.Fingerprint() + " prepare=1"; o.Sampler.Fingerprint() != want {
-		t.Errorf("%s, want %s", o.Sampler.Fingerprint(), want)
-	}
-	new(loader.Options).EnsureDefaults()
+	l = open(t, g, loader.Options{Sampler: s, Columns: loader.ColumnOptions{Prepare: loader.Transpose}})
+	l = open(t, g, l.Options())
+	expect.Same(t, l.Options().Sampler.Fingerprint(), s.Fingerprint())
+	expect.Same(t, l.Answer().Sampler.Fingerprint(), s.Fingerprint()+" prepare=1")
 }

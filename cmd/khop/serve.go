@@ -134,12 +134,12 @@ func sentence(r loader.Report) string {
 
 // ready tells that consumers can connect.
 func (c *serveCmd) ready(env *environment, s *server.Server, metrics, page string) error {
-	o := s.Options()
+	o, made := s.Options(), s.Answer()
 	r := serveReady{
 		Socket: paths.Text(c.server.Path), PID: os.Getpid(), Dataset: paths.Text(c.Dataset), Ranks: o.WorldSize,
 		Readers: o.Readers,
 		Batches: s.NumBatches(), Hold: o.Hold, IndexDType: o.IndexDType.String(), Metrics: metrics, Page: page,
-		Protocol: shm.Version, Device: o.Loader.Device.Name, Why: s.DeviceReason(),
+		Protocol: shm.Version, Device: made.Device, Why: s.DeviceReason(),
 		Options: json.RawMessage(c.said().String()),
 	}
 	noteUnused(env, c.said(), r.Device, r.Why)
@@ -148,7 +148,7 @@ func (c *serveCmd) ready(env *environment, s *server.Server, metrics, page strin
 	}
 	_, err := fmt.Fprintf(env.stdout,
 		"serving %s at %s: %s batches an epoch and rank, %d ranks, %d seeds a batch; made on %s\n", r.Dataset, r.Socket,
-		humanize.Comma(int64(r.Batches)), r.Ranks, o.Loader.BatchSize, r.Device)
+		humanize.Comma(int64(r.Batches)), r.Ranks, made.BatchSize, r.Device)
 	if err == nil && metrics != "" {
 		_, err = fmt.Fprintf(env.stdout, "metrics at http://%s/metrics\n", metrics)
 	}

@@ -8,8 +8,9 @@ import (
 	"sync"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/loader/internal/disk"
 	"github.com/khop-gnn/khop/loader/internal/makers"
-	"github.com/khop-gnn/khop/loader/internal/tiers"
+	"github.com/khop-gnn/khop/loader/internal/placed"
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -21,12 +22,12 @@ import (
 type Loader struct {
 	placed *Placed
 	settled
-	state   State           // what all states begin as
-	columns []*tiers.Column // [array]; nil for what is not a column
+	state   State            // what all states begin as
+	columns []*placed.Column // [array]; nil for what is not a column
 	ledger  *pinned.Ledger
 
 	workers []*makers.Worker
-	ahead   *tiers.Ahead // nil but with columns on disk
+	ahead   *disk.Ahead // nil but with columns on disk
 	slots   []*ownedSlot
 	free    *freeList
 	answers answering

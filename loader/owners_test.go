@@ -15,6 +15,7 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader/internal/makers"
 	"github.com/khop-gnn/khop/loader/internal/oncpu"
+	"github.com/khop-gnn/khop/loader/internal/placed"
 	"github.com/khop-gnn/khop/loader/internal/plan"
 	"github.com/khop-gnn/khop/loader/internal/presamplers"
 	"github.com/khop-gnn/khop/loader/internal/recipe"
@@ -111,7 +112,7 @@ func TestWhatADeviceFailsWithIsTold(t *testing.T) {
 	l.plan.Log = slog.New(slog.NewTextHandler(log, nil))
 	on := l.plan.On
 	l.plan.On = failing{Processor: on, err: mine}
-	l.plan.Set.Tiers = []*tiers.PlacedTier{{Tier: failingTier{&tiers.Mapped{}, mine, nil}}}
+	l.plan.Set.Tiers = []*placed.Tier{{Tier: failingTier{&tiers.Mapped{}, mine, nil}}}
 	for b, err := range l.Epoch(t.Context(), 0) {
 		expect.That(t, b == nil && err == mine, "%v, %v", b, err)
 	}

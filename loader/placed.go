@@ -9,8 +9,8 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/loader/internal/oncuda"
+	"github.com/khop-gnn/khop/loader/internal/placed"
 	"github.com/khop-gnn/khop/loader/internal/plan"
-	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/loader/layout"
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
@@ -125,7 +125,7 @@ func (p *Placed) isOn(name string) error {
 
 // join makes l one of the placed source's loaders, which finds its columns there and how much memory it may take.
 func (p *Placed) join(l *Loader) error {
-	l.columns = make([]*tiers.Column, len(l.plan.Arrays))
+	l.columns = make([]*placed.Column, len(l.plan.Arrays))
 	for i := range l.plan.Arrays {
 		a := &l.plan.Arrays[i]
 		if !a.IsColumn() {

@@ -3,9 +3,9 @@ package loader
 import (
 	"errors"
 
+	"github.com/khop-gnn/khop/loader/internal/disk"
 	"github.com/khop-gnn/khop/loader/internal/plan"
 	"github.com/khop-gnn/khop/loader/internal/presamplers"
-	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -63,14 +63,14 @@ func settle(src Source, opt Options, loaders int) (s settled, err error) {
 
 // Outlooks are made of plans, by a package above this one.
 func init() {
-	plan.Settle = func(src, options any) (*plan.Plan, tiers.DiskOptions, error) {
+	plan.Settle = func(src, options any) (*plan.Plan, disk.Options, error) {
 		s, err := settle(src.(Source), options.(Options), 1)
 		if err != nil {
-			return nil, tiers.DiskOptions{}, err
+			return nil, disk.Options{}, err
 		}
-		disk := tiers.DiskOptions(s.asked.Disk)
-		disk.CacheBytes = s.cache
-		return s.plan, disk, nil
+		own := disk.Options(s.asked.Disk)
+		own.CacheBytes = s.cache
+		return s.plan, own, nil
 	}
 }
 

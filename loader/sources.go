@@ -3,6 +3,7 @@ package loader
 import (
 	"encoding/hex"
 
+	"github.com/khop-gnn/khop/loader/internal/disk"
 	"github.com/khop-gnn/khop/loader/internal/plan"
 	"github.com/khop-gnn/khop/loader/internal/tiers"
 )
@@ -31,7 +32,7 @@ func source(src Source, a *asked, p *plan.Plan, loaders int) (s sources, err err
 		p.Log.Warn("a column is fetched again for each batch, because the cache of datasets has no room for it",
 			"bytes", passing.Bytes())
 	}
-	disk := tiers.DiskOptions(a.Disk)
+	disk := disk.Options(a.Disk)
 	if s = (sources{a.Residence, disk.CacheBytes}); p.Seeds.OnRequest && s.residence == Auto {
 		s.residence = Mapped
 	}

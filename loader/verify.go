@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/loader/internal/placed"
 	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -70,7 +71,7 @@ func (p *Placed) verify(ctx context.Context) error {
 		switch {
 		case c.Given, part != nil && part.verify == nil && !c.Partly:
 		case c.Tier.InPlace:
-			c.Verified = tiers.NewVerifiedRows(v, c.Store.Column())
+			c.Verified = placed.NewVerifiedRows(v, c.Store.Column())
 			list = append(list, c.Tensors()[1:]...)
 		default:
 			list = append(list, c.Tensors()...)

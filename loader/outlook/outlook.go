@@ -9,9 +9,9 @@ import (
 
 	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/loader"
+	ondisk "github.com/khop-gnn/khop/loader/internal/disk"
 	"github.com/khop-gnn/khop/loader/internal/outlook"
 	"github.com/khop-gnn/khop/loader/internal/plan"
-	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/loader/tier"
 )
 
@@ -64,7 +64,7 @@ func Look(ctx context.Context, src loader.Source, opt loader.Options) (*Outlook,
 }
 
 // lookOut looks out where the caller has asked for a cache of own bytes; 0 for none.
-func lookOut(ctx context.Context, p *plan.Plan, own int64, opt tiers.DiskOptions) (*Outlook, error) {
+func lookOut(ctx context.Context, p *plan.Plan, own int64, opt ondisk.Options) (*Outlook, error) {
 	t := outlook.New(p, opt)
 	if t == nil {
 		return nil, fmt.Errorf("%w: %s: batches have no rows of columns that lie in files, and the topology fits in "+

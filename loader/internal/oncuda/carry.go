@@ -10,9 +10,10 @@ import (
 	"github.com/khop-gnn/khop/gather/cuda"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/sat"
+	"github.com/khop-gnn/khop/loader/internal/disk"
+	"github.com/khop-gnn/khop/loader/internal/placed"
 	"github.com/khop-gnn/khop/loader/internal/recipe"
 	"github.com/khop-gnn/khop/loader/internal/slots"
-	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -57,7 +58,7 @@ func (c *carried) Close() error {
 // slot, from where a copy engine moves them.
 type copies struct {
 	tier.Tier // of the host
-	columns   []*tiers.Column
+	columns   []*placed.Column
 	keeps     bool // the device keeps rows of a column on disk
 }
 
@@ -134,7 +135,7 @@ func (r *copiesReader) Begin(ctx context.Context, s tier.Slot, w tier.Want) (don
 	if w.IDs, err = fenceOf(s).hostIDs(w.IDs); err != nil {
 		return false, err
 	}
-	if d, ok := r.Reader.(*tiers.DiskReader); ok && d.Hot(w.Array) != nil {
+	if d, ok := r.Reader.(*disk.Reader); ok && d.Hot(w.Array) != nil {
 		late.hot = d.Hot(w.Array)
 		err = r.beginHot(fenceOf(s), d, late.hot, w)
 	} else {
@@ -154,7 +155,7 @@ func (r *copiesReader) Begin(ctx context.Context, s tier.Slot, w tier.Want) (don
 }
 
 // beginHot notes where the rows of an array come from. The disk reads those that the device does not keep.
-func (r *copiesReader) beginHot(f *cudaFence, d *tiers.DiskReader, hot *cuda.HotRows, w tier.Want) (err error) {
+func (r *copiesReader) beginHot(f *cudaFence, d *disk.Reader, hot *cuda.HotRows, w tier.Want) (err error) {
 	if d.Rows, err = d.List(d.Rows[:0], w.Array, w.IDs); err != nil {
 		return err
 	}

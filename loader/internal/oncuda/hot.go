@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	"github.com/khop-gnn/khop/gather/cuda"
+	"github.com/khop-gnn/khop/loader/internal/disk"
 	"github.com/khop-gnn/khop/loader/internal/presamplers"
 	"github.com/khop-gnn/khop/loader/internal/slots"
-	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -182,7 +182,7 @@ func (p *placer) keepHotOnDisk() error {
 	}
 	for i := len(p.d.columns) - 1; i >= 0; i-- {
 		c := p.d.columns[i]
-		at := slices.IndexFunc(r.Set.Disk.OnDisk, func(d tiers.ColumnOnDisk) bool { return d.Column == c.Column })
+		at := slices.IndexFunc(r.Set.Disk.OnDisk, func(d disk.Column) bool { return d.Column == c.Column })
 		if at < 0 || c.NodeType < 0 || c.Store.DType() != c.Store.Column().DType() { // the host widens what it reads
 			continue
 		}
@@ -200,7 +200,7 @@ func (p *placer) keepHotOnDisk() error {
 }
 
 // keepOnDisk reads the k hottest rows of a column on disk to the device.
-func (p *placer) keepOnDisk(c *deviceColumn, d *tiers.ColumnOnDisk, most, k int64) error {
+func (p *placer) keepOnDisk(c *deviceColumn, d *disk.Column, most, k int64) error {
 	scores, err := p.scoresOf(c)
 	if err != nil {
 		return err

@@ -18,6 +18,7 @@ import (
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/loader/internal/errs"
+	"github.com/khop-gnn/khop/loader/internal/placed"
 	"github.com/khop-gnn/khop/loader/internal/plan"
 	"github.com/khop-gnn/khop/loader/internal/recipe"
 	"github.com/khop-gnn/khop/loader/internal/tiers"
@@ -71,7 +72,7 @@ func New(d *device.Device, opt Options) *Processor { return &Processor{Device: d
 
 // deviceColumn is a column that a device reads.
 type deviceColumn struct {
-	*tiers.Column
+	*placed.Column
 	device   *cuda.Store // nil: copies bring its rows, out of memory or from disk
 	attached *pinned.Attachment
 	placed   int          // in Processor.Placed
@@ -90,10 +91,10 @@ const deviceWorkers = 2
 func (*Processor) DefaultWorkers() int { return deviceWorkers }
 
 func (d *Processor) ChooseTiers(s *tiers.Set) {
-	rest := s.AddElsewhere(func(t tier.Tier, columns []*tiers.Column) tier.Tier {
+	rest := s.AddElsewhere(func(t tier.Tier, columns []*placed.Column) tier.Tier {
 		return &copies{Tier: t, columns: columns, keeps: t == tier.Tier(s.Disk) && d.Opt.Ranking != nil}
 	}, false)
-	cache := &tiers.PlacedTier{Tier: &deviceCache{d: d, set: s}} // which places all columns, also where it has none
+	cache := &placed.Tier{Tier: &deviceCache{d: d, set: s}} // which places all columns, also where it has none
 	cache.Take(rest)
 	s.Tiers = append(s.Tiers, cache)
 }
@@ -108,7 +109,7 @@ func (*Processor) Expect(e *plan.Estimate, batches, _ int64) {
 func (d *Processor) BusAddress() string { return machine.FindPCI(d.PCI()).Address }
 
 // find returns a column on the device.
-func (d *Processor) find(c *tiers.Column) *deviceColumn {
+func (d *Processor) find(c *placed.Column) *deviceColumn {
 	return d.columns[slices.IndexFunc(d.columns, func(x *deviceColumn) bool { return x.Column == c })]
 }
 

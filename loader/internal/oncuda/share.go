@@ -8,6 +8,7 @@ import (
 
 	"github.com/khop-gnn/khop/gather/cuda"
 	"github.com/khop-gnn/khop/loader/internal/errs"
+	"github.com/khop-gnn/khop/loader/internal/placed"
 	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -149,7 +150,7 @@ func (d *Processor) shareColumn(s *tiers.Set, c *deviceColumn) {
 	at := slices.Index(cache.columns, c)
 	cache.columns = slices.Delete(cache.columns, at, at+1)
 	c.Tier.Take(slices.Delete(c.Tier.Columns, at, at+1))
-	s.Add(&peers{deviceCache{d, s, []*deviceColumn{c}}}, false, []*tiers.Column{c.Column})
+	s.Add(&peers{deviceCache{d, s, []*deviceColumn{c}}}, false, []*placed.Column{c.Column})
 }
 
 // without returns the rows of all that are not in some; both ascend.

@@ -10,6 +10,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/gather/cuda"
 	"github.com/khop-gnn/khop/internal/sat"
+	"github.com/khop-gnn/khop/loader/internal/placed"
 	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/loader/tier"
 )
@@ -34,8 +35,8 @@ func (t *deviceCache) Open(context.Context, tier.Env) error {
 		return err
 	}
 	s := t.set
-	i := slices.IndexFunc(s.Tiers, func(x *tiers.PlacedTier) bool { return x.Tier == tier.Tier(t) })
-	kept, moved := tiers.Divide(s.Tiers[i].Columns, func(c *tiers.Column) bool { return t.d.find(c).device != nil })
+	i := slices.IndexFunc(s.Tiers, func(x *placed.Tier) bool { return x.Tier == tier.Tier(t) })
+	kept, moved := placed.Divide(s.Tiers[i].Columns, func(c *placed.Column) bool { return t.d.find(c).device != nil })
 	s.Tiers[i].Take(kept)
 	for _, c := range kept {
 		t.columns = append(t.columns, t.d.find(c))

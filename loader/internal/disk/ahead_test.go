@@ -1,4 +1,4 @@
-package tiers
+package disk
 
 import (
 	"context"
@@ -32,14 +32,14 @@ func (turn) Rows(int, int64) (_ unified.Tensor, _ error) { return unified.Tensor
 func TestWaitingForWhatIsSampledAheadIsWaitingForTheDisk(t *testing.T) {
 	for _, awaited := range []time.Duration{0, 750 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
-			tier := &DiskTier{ahead: map[any]*Ahead{}}
+			tier := &Tier{ahead: map[any]*Ahead{}}
 			a := expect.Must(NewAhead(AheadOptions{Tier: tier, Loader: 1,
 				Presamplers: []presampling{slowSampling{awaited}},
 				Part:        Part{Batches: 2, World: 1, Rounds: func(n uint64) uint64 { return n }}}))(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			var group sync.WaitGroup
 			expect.OK(t, a.Begin(ctx, &group, 0, 0, 2))
-			r := &DiskReader{ahead: a}
+			r := &Reader{ahead: a}
 			for n := range 2 {
 				waited, err := r.Expect(ctx, turn(n+1))
 				expect.That(t, err == nil && waited == awaited, "batch %d: %v, %v; want %v", n, waited, err, awaited)

@@ -1,4 +1,4 @@
-package tiers
+package disk
 
 import (
 	"cmp"
@@ -14,26 +14,28 @@ import (
 	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/loader/internal/errs"
+	"github.com/khop-gnn/khop/loader/internal/placed"
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
-// DiskOptions are those of package loader.
-type DiskOptions struct {
+// Options are those of package loader.
+type Options struct {
 	CacheBytes int64
 	Lookahead  int
 	PackBytes  int64
 }
 
-// DiskTier is the tier of columns that stay on disk. Each loader has a cache of their rows, and samples ahead for it.
-type DiskTier struct {
-	Whole   []*Column // copied to memory as a whole
-	OnDisk  []ColumnOnDisk
+// Tier is the tier of columns that stay on disk. Each loader has a cache of their rows, and samples ahead for it.
+type Tier struct {
+	Whole   []*placed.Column // copied to memory as a whole
+	OnDisk  []Column
 	Loaders int
 	Files   *diskio.Reader // once they are placed
-	remote  *Remote        // has the columns, in place of the disk; nil: none
-	opt     DiskOptions
+	remote  tier.Remote    // has the columns of this dataset, in place of the disk; nil: none
+	dataset string         // its id, in hexadecimal
+	opt     Options
 	log     *slog.Logger
 
 	mu    sync.Mutex
@@ -42,22 +44,50 @@ type DiskTier struct {
 	CacheBytes int64 // of caches, for each loader
 }
 
+// InFiles returns those of the columns that lie in files and can be read from there, and their bytes.
+func InFiles(columns []*placed.Column, log *slog.Logger) (mapped []*placed.Column, total int64) {
+	for _, c := range columns {
+		if c.Given {
+			continue
+		}
+		t := c.Store.Column()
+		f, _, err := pinned.OpenMapped(t.Bytes())
+		switch {
+		case err != nil:
+			log.Info("a column is read in place, not from disk", "column", c.Name, "reason", err)
+			continue
+		case t.Len() >= diskio.MaxRows:
+			log.Warn("a column has too many rows to be read from disk", "column", c.Name, "rows", t.Len())
+		default:
+			mapped = append(mapped, c)
+			total += int64(len(t.Bytes()))
+		}
+		_ = f.Close() // nothing was read
+	}
+	return mapped, total
+}
+
+// RowsOf returns where a column's rows lie.
+func RowsOf(c *placed.Column) diskio.Mapped {
+	return diskio.Mapped{Bytes: c.Store.Column().Bytes(), RowBytes: c.Store.RowBytes()}
+}
+
 // Has reports whether a column stays on disk.
-func (s *DiskTier) Has(c *Column) bool {
-	return s != nil && slices.ContainsFunc(s.OnDisk, func(d ColumnOnDisk) bool { return d.Column == c })
+func (s *Tier) Has(c *placed.Column) bool {
+	return s != nil && slices.ContainsFunc(s.OnDisk, func(d Column) bool { return d.Column == c })
 }
 
 // Columns returns what stays on disk.
-func (s *DiskTier) Columns() (list []*Column) {
+func (s *Tier) Columns() (list []*placed.Column) {
 	for i := 0; s != nil && i < len(s.OnDisk); i++ {
 		list = append(list, s.OnDisk[i].Column)
 	}
 	return list
 }
 
-// ColumnOnDisk is a column that is read through a cache.
-type ColumnOnDisk struct {
-	Column    *Column
+// Column is a column that is read through a cache.
+type Column struct {
+	Column    *placed.Column
 	Index     int // among the reader's
 	Layout    diskio.Layout
 	Slots     int   // rows of the cache, for each loader
@@ -69,12 +99,12 @@ type ColumnOnDisk struct {
 }
 
 // asks returns how many rows a window has room for if no batch asks for more than most.
-func (d *ColumnOnDisk) asks(most int64) int64 {
+func (d *Column) asks(most int64) int64 {
 	return min(max(d.MostAsks, most), sat.Mul(int64(d.Lookahead), most), diskio.MaxAsks)
 }
 
 // cost returns what planning and reading take, with this number of slots, if no batch asks for more than most rows.
-func (d *ColumnOnDisk) cost(most, slots int64) int64 {
+func (d *Column) cost(most, slots int64) int64 {
 	rows, row, asks := d.Column.Store.Column().Len(), d.Column.Store.RowBytes(), d.asks(most)
 	slot := min(alongBytes, sat.Add(leastSlot+rows*row, sat.Mul(most, planBytes)))
 	n := sat.Add(diskio.PlanBytes(rows, int64(d.Slots))+diskio.WindowBytes(asks)+d.Early, sat.Mul(slots, slot))
@@ -94,12 +124,12 @@ const (
 	mostEarly   = 32 << 20 // bytes of rows read before their batch has a slot, at most; else a quarter of the cache
 )
 
-// SplitColumns shares the cache among columns: small ones are copied as a whole, the others get room by their size.
-func SplitColumns(columns []*Column, total int64, o DiskOptions, loaders int, log *slog.Logger) *DiskTier {
+// Split shares the cache among columns: small ones are copied as a whole, the others get room by their size.
+func Split(columns []*placed.Column, total int64, o Options, loaders int, log *slog.Logger) *Tier {
 	cache := o.CacheBytes
-	s := &DiskTier{Loaders: loaders, opt: o, log: log, ahead: map[any]*Ahead{}}
-	bytes := func(c *Column) int64 { return int64(len(c.Mapped().Bytes)) }
-	slices.SortStableFunc(columns, func(a, b *Column) int { return cmp.Compare(bytes(a), bytes(b)) })
+	s := newTier(o, loaders, log)
+	bytes := func(c *placed.Column) int64 { return int64(len(RowsOf(c).Bytes)) }
+	slices.SortStableFunc(columns, func(a, b *placed.Column) int { return cmp.Compare(bytes(a), bytes(b)) })
 	for len(columns) > 0 && (total <= cache || bytes(columns[0]) <= cache/8) {
 		n := bytes(columns[0])
 		s.Whole, columns = append(s.Whole, columns[0]), columns[1:]
@@ -109,14 +139,33 @@ func SplitColumns(columns []*Column, total int64, o DiskOptions, loaders int, lo
 	return s
 }
 
+// OfRemote is the tier of columns that a Remote has of a dataset, through the same cache. The dataset's id is
+// hexadecimal.
+func OfRemote(remote tier.Remote, dataset string, columns []*placed.Column, o Options, loaders int,
+	log *slog.Logger) *Tier {
+	o.PackBytes = 0 // rows are packed on a disk
+	s := newTier(o, loaders, log)
+	s.remote, s.dataset = remote, dataset
+	total := int64(0)
+	for _, c := range columns {
+		total += int64(len(RowsOf(c).Bytes))
+	}
+	s.share(columns, total, o.CacheBytes)
+	return s
+}
+
+func newTier(o Options, loaders int, log *slog.Logger) *Tier {
+	return &Tier{Loaders: loaders, opt: o, log: log, ahead: map[any]*Ahead{}}
+}
+
 // share divides a cache among the columns that are read through it. total is their bytes.
-func (s *DiskTier) share(columns []*Column, total, cache int64) {
+func (s *Tier) share(columns []*placed.Column, total, cache int64) {
 	o := &s.opt
 	for i, c := range columns {
-		bytes, row := float64(len(c.Mapped().Bytes)), c.Store.RowBytes()
+		bytes, row := float64(len(RowsOf(c).Bytes)), c.Store.RowBytes()
 		part := bytes / float64(total) / float64(s.Loaders)
 		share := min(int64(float64(cache)*part), int64(bytes))
-		d := ColumnOnDisk{Column: c, Index: i, Slots: int(share / row), Along: int(alongBytes / row),
+		d := Column{Column: c, Index: i, Slots: int(share / row), Along: int(alongBytes / row),
 			Lookahead: o.Lookahead, MostAsks: max(leastWindow, share/8) / diskio.AskBytes,
 			Early: min(mostEarly, share/4)}
 		if o.PackBytes > 0 { // the longer the window, the more of it is packed: worth more than what ids take
@@ -132,7 +181,7 @@ func (s *DiskTier) share(columns []*Column, total, cache int64) {
 // ReaderOptions is a variable for tests only.
 var ReaderOptions diskio.ReaderOptions
 
-func (t *DiskTier) Cost(b tier.Bound) (m tier.Memory) {
+func (t *Tier) Cost(b tier.Bound) (m tier.Memory) {
 	m.Columns = sat.Mul(t.CacheBytes, int64(b.Loaders))
 	n := int64(Presamplers(b.Workers)) * sat.Add(b.Sampled, b.Worker)
 	for i := range t.OnDisk {
@@ -143,14 +192,14 @@ func (t *DiskTier) Cost(b tier.Bound) (m tier.Memory) {
 }
 
 // Open opens the files, or asks for what a Remote has.
-func (t *DiskTier) Open(ctx context.Context, env tier.Env) error {
+func (t *Tier) Open(ctx context.Context, env tier.Env) error {
 	var list []diskio.Mapped
 	for _, d := range t.OnDisk {
-		list = append(list, d.Column.Mapped())
+		list = append(list, RowsOf(d.Column))
 	}
 	opt := ReaderOptions
 	opt.Memory = pinned.Options{Ledger: env.Ledger, Purpose: pinned.Scratch}
-	reader, layouts, err := t.remote.open(ctx, env.Columns, list, opt)
+	reader, layouts, err := t.reader(ctx, env.Columns, list, opt)
 	if err != nil {
 		return err
 	}
@@ -164,25 +213,39 @@ func (t *DiskTier) Open(ctx context.Context, env tier.Env) error {
 	return nil
 }
 
-func (t *DiskTier) Reader(w tier.Worker) (tier.Reader, error) {
+// reader returns who reads files, or what a Remote has.
+func (t *Tier) reader(ctx context.Context, columns []tier.Column, list []diskio.Mapped,
+	opt diskio.ReaderOptions) (*diskio.Reader, []diskio.Layout, error) {
+	if t.remote == nil {
+		return diskio.Open(ctx, list, opt)
+	}
+	if err := t.remote.Open(ctx, t.dataset, columns); err != nil {
+		return nil, nil, err
+	}
+	return diskio.OpenRemote(t.remote.Fetch, "rows of another machine", list, opt)
+}
+
+func (t *Tier) Reader(w tier.Worker) (tier.Reader, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return &DiskReader{ahead: t.ahead[w.Loader]}, nil
+	return &Reader{ahead: t.ahead[w.Loader]}, nil
 }
 
 // Stats are those of a loader: see Stats.OnDisk.
-func (*DiskTier) Stats() (tier.Stats, error) { return tier.Stats{}, nil }
+func (*Tier) Stats() (tier.Stats, error) { return tier.Stats{}, nil }
 
-func (t *DiskTier) Close() error {
-	err := t.remote.close() // first: it ends what the files wait for
+func (t *Tier) Close() (err error) {
+	if t.remote != nil {
+		err = t.remote.Close() // first: it ends what the files wait for
+	}
 	if t.Files == nil {
 		return err
 	}
 	return errors.Join(err, t.Files.Close())
 }
 
-// DiskReader has the rows of a batch read while the sampler works.
-type DiskReader struct {
+// Reader has the rows of a batch read while the sampler works.
+type Reader struct {
 	ahead *Ahead
 	reads []*diskio.Batch // under way, by column
 	wide  []wideRows      // to widen when they are there
@@ -191,7 +254,7 @@ type DiskReader struct {
 
 // Expect is of tier.Early: what the batch asks for was planned before. Where that is still being sampled, the wait is
 // for the disk as far as its presampler waits for that.
-func (r *DiskReader) Expect(ctx context.Context, s tier.Slot) (waited time.Duration, err error) {
+func (r *Reader) Expect(ctx context.Context, s tier.Slot) (waited time.Duration, err error) {
 	begin := time.Now()
 	b, err := r.ahead.claim(ctx, s.Turn()-1)
 	waited = time.Duration(b.awaited * float64(time.Since(begin)))
@@ -209,7 +272,7 @@ func (r *DiskReader) Expect(ctx context.Context, s tier.Slot) (waited time.Durat
 	return waited, nil
 }
 
-func (r *DiskReader) Begin(_ context.Context, _ tier.Slot, w tier.Want) (done bool, err error) {
+func (r *Reader) Begin(_ context.Context, _ tier.Slot, w tier.Want) (done bool, err error) {
 	r.Rows, err = r.List(r.Rows[:0], w.Array, w.IDs)
 	if err != nil {
 		return false, err
@@ -218,13 +281,13 @@ func (r *DiskReader) Begin(_ context.Context, _ tier.Slot, w tier.Want) (done bo
 }
 
 // Hot returns the rows of an array's column that a device keeps; nil for none.
-func (r *DiskReader) Hot(array int) *cuda.HotRows {
+func (r *Reader) Hot(array int) *cuda.HotRows {
 	k, _ := r.ahead.find(array)
 	return r.ahead.columns[k].hot
 }
 
 // List appends the rows that an array wants.
-func (r *DiskReader) List(rows []uint32, array int, ids unified.Tensor) ([]uint32, error) {
+func (r *Reader) List(rows []uint32, array int, ids unified.Tensor) ([]uint32, error) {
 	column := r.ahead.opt.Columns[array]
 	if err := column.Verified.Check(ids); err != nil {
 		return rows, err
@@ -233,7 +296,7 @@ func (r *DiskReader) List(rows []uint32, array int, ids unified.Tensor) ([]uint3
 }
 
 // Check makes sure that the right rows of an array are being read.
-func (r *DiskReader) Check(array int, rows []uint32) error {
+func (r *Reader) Check(array int, rows []uint32) error {
 	k, part := r.ahead.find(array)
 	if !slices.Equal(rows, r.reads[k].Asked(part)) {
 		return fmt.Errorf("%w: it gave other nodes or edges the second time that it made this batch: columns on disk "+
@@ -242,7 +305,7 @@ func (r *DiskReader) Check(array int, rows []uint32) error {
 	return nil
 }
 
-func (r *DiskReader) Finish(ctx context.Context, _ tier.Slot) (waited time.Duration, err error) {
+func (r *Reader) Finish(ctx context.Context, _ tier.Slot) (waited time.Duration, err error) {
 	for _, b := range r.reads {
 		w, err := b.Finish(ctx)
 		if waited += w; err != nil {
@@ -257,17 +320,17 @@ func (r *DiskReader) Finish(ctx context.Context, _ tier.Slot) (waited time.Durat
 	return waited, nil
 }
 
-func (r *DiskReader) Cancel() {
+func (r *Reader) Cancel() {
 	for _, b := range r.reads {
 		b.Cancel()
 	}
 	r.reads = nil
 }
 
-func (*DiskReader) Close() error { return nil }
+func (*Reader) Close() error { return nil }
 
 // join tells of what samples ahead for a loader.
-func (t *DiskTier) join(loader any, a *Ahead) {
+func (t *Tier) join(loader any, a *Ahead) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ahead[loader] = a; a == nil {

@@ -1,4 +1,4 @@
-package tiers
+package disk
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/loader/internal/errs"
+	"github.com/khop-gnn/khop/loader/internal/placed"
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -43,11 +44,11 @@ type Ahead struct {
 
 // AheadOptions are what a loader tells of itself.
 type AheadOptions struct {
-	Tier        *DiskTier
+	Tier        *Tier
 	Loader      any // as in tier.Worker
 	Ledger      *pinned.Ledger
-	Columns     []*Column // [array] of a batch
-	Most        []int64   // [array] rows
+	Columns     []*placed.Column // [array] of a batch
+	Most        []int64          // [array] rows
 	Part        Part
 	Presamplers []presampling
 }
@@ -161,7 +162,7 @@ func NewAhead(opt AheadOptions) (*Ahead, error) {
 func Presamplers(workers int) int { return (workers + 1) / 2 }
 
 // openColumn adds a column, where batches of this loader have rows of it.
-func (a *Ahead) openColumn(d ColumnOnDisk) error {
+func (a *Ahead) openColumn(d Column) error {
 	o, of := &a.opt, a.opt.Tier
 	c := &aheadColumn{store: d.Column.Store, rowBytes: d.Column.Store.RowBytes(), mostAsks: d.MostAsks,
 		hot: d.Column.Hot}

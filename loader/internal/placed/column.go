@@ -1,6 +1,6 @@
-// Package tiers has the tiers of rows that a host reads: the source's memory (Mapped), copies of it (Resident), and
-// files (DiskTier), for which Ahead samples batches before they are due. See package tier for what a tier is.
-package tiers
+// Package placed has the columns of a source as loaders read them: how rows are stored and delivered, which tier brings
+// them, and what of them is verified.
+package placed
 
 import (
 	"slices"
@@ -8,7 +8,7 @@ import (
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/gather/cuda"
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/diskio"
+	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/loader/internal/recipe"
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
@@ -22,7 +22,7 @@ type Column struct {
 	Given    bool           // it is not read here: a tier from outside has it, or a Remote
 	Remote   bool           // a Remote has it
 	Partly   bool           // some of it is not there before it was verified
-	Tier     *PlacedTier    // that brings its rows, once that is chosen
+	Tier     *Tier          // that brings its rows, once that is chosen
 	Number   int            // among the tier's
 	typeName string         // of its nodes
 	as       graph.Column   // as rows are delivered
@@ -59,6 +59,11 @@ func (c *Column) Tensors() []unified.Tensor {
 	return []unified.Tensor{c.Store.Column()}
 }
 
+// ReadFrom makes what copy returns of them what is read of the column.
+func (c *Column) ReadFrom(copy func(unified.Tensor) unified.Tensor) error {
+	return c.setData(copy(c.Store.Column()), copy(c.scales))
+}
+
 // setData makes the column, or a copy of it, and its scales what is read of it.
 func (c *Column) setData(data, scales unified.Tensor) (err error) {
 	c.scales = scales
@@ -83,22 +88,41 @@ const placeBytes = 64 << 10
 // Together returns how many rows are next to one another in a trace.
 func (c *Column) Together() uint32 { return uint32(max(placeBytes/c.Store.RowBytes(), 1)) }
 
-// Mapped returns where a column's rows lie.
-func (c *Column) Mapped() diskio.Mapped {
-	return diskio.Mapped{Bytes: c.Store.Column().Bytes(), RowBytes: c.Store.RowBytes()}
-}
-
-// PlacedTier is a tier of a placed source, with the columns that it has.
-type PlacedTier struct {
+// Tier is a tier of a placed source, with the columns that it has.
+type Tier struct {
 	tier.Tier
 	Columns []*Column
 	InPlace bool // rows are read where the source has them
 }
 
 // Take makes columns all that the tier has.
-func (t *PlacedTier) Take(columns []*Column) {
+func (t *Tier) Take(columns []*Column) {
 	t.Columns = columns
 	for i, c := range columns {
 		c.Tier, c.Number = t, i
 	}
+}
+
+// Divide returns the columns with and without a property.
+func Divide(columns []*Column, is func(*Column) bool) (with, without []*Column) {
+	for _, c := range columns {
+		if is(c) {
+			with = append(with, c)
+		} else {
+			without = append(without, c)
+		}
+	}
+	return with, without
+}
+
+// Describe says what tiers are to know of columns, for loaders of a recipe.
+func Describe(r *recipe.Recipe, columns []*Column) []tier.Column {
+	list := make([]tier.Column, len(columns))
+	for i, c := range columns {
+		list[i] = tier.Column{Name: c.Name, NodeType: c.NodeType, Type: c.typeName, Data: c.Store.Column()}
+		for _, a := range r.ArraysOf(c.ColumnKey) {
+			list[i].Most = sat.Add(list[i].Most, a.Most)
+		}
+	}
+	return list
 }

@@ -1,4 +1,4 @@
-package tiers
+package disk
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/loader/internal/placed"
 	"github.com/khop-gnn/khop/loader/internal/recipe"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -20,10 +21,10 @@ import (
 )
 
 // unread is a column of this number of rows, whose memory is never read.
-func unread(t *testing.T, rows, width int64) *Column {
+func unread(t *testing.T, rows, width int64) *placed.Column {
 	t.Helper()
 	x := expect.Must(unified.New(unified.Uint8, expect.Unread(t, rows*width), rows, width))(t)
-	return &Column{Store: expect.Must(gather.NewStore(x))(t)}
+	return &placed.Column{Store: expect.Must(gather.NewStore(x))(t)}
 }
 
 // Small columns are kept whole; the others share the cache by their size, and a quarter of a share, or 16 MiB, is the
@@ -41,14 +42,14 @@ func TestTheCacheIsSharedByColumns(t *testing.T) {
 		{96 << 20, 0, 1, [2]int64{1 << 20, 1 << 20}, 0}, {96 << 20, 1, 1, [2]int64{64 << 20 / 12, 64 << 20 / 12}, 0},
 		{6 << 30, 1, 1, [2]int64{0, 0}, 32 << 20},
 	} {
-		s := SplitColumns([]*Column{wide, label, narrow}, total, DiskOptions{CacheBytes: c.cache,
+		s := Split([]*placed.Column{wide, label, narrow}, total, Options{CacheBytes: c.cache,
 			PackBytes: c.pack},
 			c.loaders, nil)
 		expect.Ensure(t, len(s.Whole) == 1 && s.Whole[0] == label && len(s.OnDisk) == 2 && s.Loaders == c.loaders,
 			"%+v: %+v", c, s)
 		sum := int64(0)
 		for i, d := range s.OnDisk {
-			of, part := []*Column{narrow, wide}[i], []int64{1, 2}[i]
+			of, part := []*placed.Column{narrow, wide}[i], []int64{1, 2}[i]
 			share := (c.cache - 8<<20) * part / 3 / int64(c.loaders)
 			row := of.Store.RowBytes()
 			early := min(c.early, share/4)
@@ -71,10 +72,10 @@ func TestTheCacheIsSharedByColumns(t *testing.T) {
 		expect.That(t, s.CacheBytes >= sum && s.CacheBytes <= sum+2*pinned.HugePage,
 			"%+v: caches of %d bytes, %d are said", c, sum, s.CacheBytes)
 	}
-	small := SplitColumns([]*Column{wide, label, narrow}, total, DiskOptions{CacheBytes: total}, 1, nil)
+	small := Split([]*placed.Column{wide, label, narrow}, total, Options{CacheBytes: total}, 1, nil)
 	expect.That(t, len(small.Whole) == 3 && len(small.OnDisk) == 0 && small.CacheBytes == 0,
 		"what fits is not kept whole: %+v", small)
-	none := SplitColumns([]*Column{label}, 8<<20, DiskOptions{CacheBytes: 1 << 20}, 1, nil)
+	none := Split([]*placed.Column{label}, 8<<20, Options{CacheBytes: 1 << 20}, 1, nil)
 	expect.That(t, len(none.Whole) == 0 && len(none.OnDisk) == 1 && none.OnDisk[0].Slots == 1<<17, "%+v", none)
 }
 
@@ -82,38 +83,23 @@ func TestTheCacheIsSharedByColumns(t *testing.T) {
 func TestTheBordersOfWhatIsKeptWhole(t *testing.T) {
 	const cache = 167_772_160 // an eighth is 2,621,440 asks
 	fits, large, rest := unread(t, cache/8, 1), unread(t, cache/8+1, 1), unread(t, 1<<22, 512)
-	for c, whole := range map[*Column]int{fits: 1, large: 0} {
+	for c, whole := range map[*placed.Column]int{fits: 1, large: 0} {
 		total := c.Store.Column().Len() + 1<<31
-		s := SplitColumns([]*Column{rest, c}, total, DiskOptions{CacheBytes: cache}, 1, nil)
+		s := Split([]*placed.Column{rest, c}, total, Options{CacheBytes: cache}, 1, nil)
 		expect.That(t, len(s.Whole) == whole && len(s.OnDisk) == 2-whole, "a column of %d bytes in a cache of %d: %+v",
 			total-1<<31, cache, s)
 	}
-	s := SplitColumns([]*Column{rest}, 1<<31, DiskOptions{CacheBytes: cache}, 1, nil)
+	s := Split([]*placed.Column{rest}, 1<<31, Options{CacheBytes: cache}, 1, nil)
 	d := s.OnDisk[0]
 	expect.That(t, d.MostAsks == 2_621_440 && d.Slots == cache/512, "%+v", d)
 	huge := unread(t, 1<<27, 512)
-	s = SplitColumns([]*Column{huge}, 1<<36, DiskOptions{CacheBytes: 1<<36 - 1, PackBytes: 1}, 1, nil)
+	s = Split([]*placed.Column{huge}, 1<<36, Options{CacheBytes: 1<<36 - 1, PackBytes: 1}, 1, nil)
 	d = s.OnDisk[0]
 	expect.That(t, d.MostAsks == diskio.MaxAsks, "%+v", d)
 }
 
-// Rows of a column are verified up to its last piece, however many it has.
-func TestTheLastPieceOfALargeColumnIsVerified(t *testing.T) {
-	x := unread(t, 1<<21, 1<<10).Store.Column()
-	p := &pieces{whole: x.Bytes(), times: make([]int, 1<<11), rotten: 1<<11 - 1}
-	v := NewVerifiedRows(p, x)
-	for _, c := range []struct {
-		row  int64
-		fits bool
-	}{{-1, true}, {0, true}, {1 << 21, true}, {1<<21 - 1, false}, {1<<21 - 1025, true}} {
-		err := v.Check(unified.FromSlice([]int64{c.row}))
-		expect.That(t, (err == nil) == c.fits, "row %d: %v", c.row, err)
-	}
-	expect.That(t, p.times[0] == 1 && p.times[1<<11-1] == 1 && p.times[1<<11-2] == 1, "%v", p.times)
-}
-
 // sparseColumn is a column of a byte a row in a file that has no blocks.
-func sparseColumn(t *testing.T, rows int64) *Column {
+func sparseColumn(t *testing.T, rows int64) *placed.Column {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "column")
 	f := expect.Must(os.Create(path))(t)
@@ -125,16 +111,14 @@ func sparseColumn(t *testing.T, rows int64) *Column {
 	t.Cleanup(func() { _ = m.Close() })
 	x := expect.Must(unified.New(unified.Uint8, m.Bytes(), rows))(t)
 	s := expect.Must(gather.NewStore(x))(t)
-	return &Column{ColumnKey: recipe.ColumnKey{Name: "many"}, Store: s}
+	return &placed.Column{ColumnKey: recipe.ColumnKey{Name: "many"}, Store: s}
 }
 
 // A column that has more rows than can be numbered is read as a mapped one.
 func TestAColumnOfTooManyRowsIsNotReadFromDisk(t *testing.T) {
 	few, many := sparseColumn(t, diskio.MaxRows-1), sparseColumn(t, diskio.MaxRows)
 	log := &bytes.Buffer{}
-	s := &Set{recipe: &recipe.Recipe{Spec: recipe.Spec{Log: slog.New(slog.NewTextHandler(log, nil))}},
-		Columns: []*Column{many, few}}
-	mapped, total := s.InFiles()
+	mapped, total := InFiles([]*placed.Column{many, few}, slog.New(slog.NewTextHandler(log, nil)))
 	expect.That(t, len(mapped) == 1 && mapped[0] == few && total == diskio.MaxRows-1, "%d columns of %d bytes",
 		len(mapped), total)
 	want := "level=WARN msg=\"a column has too many rows to be read from disk\" column=many rows=2147483647\n"

@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -24,7 +26,7 @@ var layers = map[string]int{
 	"device": 0, "internal": 1, "pinned": 2, "unified": 3, "graph": 4, "formats": 5, "sampling": 5, "gather": 5,
 	"sparse": 5, "internal/diskio": 6, "internal/samplers": 6, "internal/rowsample": 6,
 	"internal/expect/graphs": 6, "formats/export": 6,
-	"internal/embed": 7, "internal/renumber": 4, "internal/rowpipe": 4,
+	"internal/renumber": 4, "internal/rowpipe": 4,
 	"loader": 7, "integrations": 8, "cmd": 9, "tests": 9, "examples": 9,
 }
 
@@ -121,12 +123,31 @@ func TestLoadingFromAFolderLinksNoClientsOfStores(t *testing.T) {
 	}
 }
 
+// onDevices are the names of files that know of devices: the others of these folders can be read without.
+var onDevices = regexp.MustCompile(`^device.*\.go$|_(device|launch)\.go$`)
+
+func TestOnlyFilesThatSaySoKnowOfDevices(t *testing.T) {
+	folders := []string{"pinned", "graph", "formats", "gather", "sampling", "sparse"}
+	for _, s := range sources(t, parser.ImportsOnly) {
+		if !slices.Contains(folders, s.folder) || onDevices.MatchString(filepath.Base(s.name)) {
+			continue
+		}
+		for _, spec := range s.syntax.Imports {
+			if importPath(spec) == module+"/device" {
+				t.Errorf("%s imports device: name it device_*.go, or keep what it needs there in such a file", s.name)
+			}
+		}
+	}
+}
+
 // rooms of the loader, from the bottom up: a room may import those of earlier lines, not those beside it.
 var rooms = []string{
 	"errs wide layout tier",
 	"seedlist prepared",
 	"recipe",
-	"tiers slots",
+	"placed slots",
+	"disk",
+	"tiers",
 	"presamplers makers",
 	"plan",
 	"oncpu oncuda outlook",

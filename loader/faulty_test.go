@@ -14,7 +14,6 @@ import (
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
-	"github.com/khop-gnn/khop/sparse"
 )
 
 var errFault = errors.New("a fault of the sampler")
@@ -148,7 +147,7 @@ func faultyWays(t *testing.T) map[string]func(s sampling.Sampler) error {
 		},
 		"Prepare": func(s sampling.Sampler) error {
 			opt := opt
-			opt.Sampler, opt.Columns.Prepare = s, sparse.Transpose|sparse.GCNNorm|sparse.Loops
+			opt.Sampler, opt.Columns.Prepare = s, loader.Transpose|loader.GCNNorm|loader.Loops
 			return loadOnce(small, opt)
 		},
 		"a disk": func(s sampling.Sampler) error {

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/loader/internal/oncuda"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -21,7 +20,7 @@ import (
 func PlaceAll(ctx context.Context, src Source, opt Options, loaders int) (all []*Placed, err error) {
 	devices := strings.Split(opt.Device.Name, ",")
 	if len(devices) > loaders {
-		return nil, option.Errorf(ErrOptions, opt, "Device.Name", " is %s: more devices than the %d loaders",
+		return nil, refuse("Device.Name", " is %s: more devices than the %d loaders",
 			opt.Device.Name, loaders)
 	}
 	defer func() {
@@ -84,11 +83,11 @@ func shareHotRows(all []*Placed) error {
 	for _, p := range all {
 		d, ok := p.plan.On.(*oncuda.Processor)
 		if !ok {
-			return option.Errorf(ErrOptions, Options{}, "Device.Name", " names several, but one of them is %s: name "+
+			return refuse("Device.Name", " names several, but one of them is %s: name "+
 				"CUDA devices, each once", p.Device())
 		}
 		if slices.ContainsFunc(devices, func(x *oncuda.Processor) bool { return x.Ordinal() == d.Ordinal() }) {
-			return option.Errorf(ErrOptions, Options{}, "Device.Name", " names %s twice", p.Device())
+			return refuse("Device.Name", " names %s twice", p.Device())
 		}
 		devices = append(devices, d)
 	}

@@ -44,7 +44,7 @@ func sharedOn(t *testing.T, k int, share loader.Sharing, room int64) []*loader.P
 	}
 	expect.That(t, slices.Equal(got, want), "%d devices make\n%q\nthe CPU\n%q", k, got, want)
 	for i, p := range all {
-		if d := loaders[i].Options().Device.Name; p.Device() != names[i] || d != names[i] {
+		if d := loaders[i].Answer().Device; p.Device() != names[i] || d != names[i] {
 			t.Errorf("number %d is on %s, its loader on %s", i, p.Device(), d)
 		}
 	}

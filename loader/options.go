@@ -15,7 +15,6 @@ import (
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
-	"github.com/khop-gnn/khop/sparse"
 )
 
 // Source is what batches are loaded from: a *graph.Graph in memory, a dataset of package formats, or your own type. It
@@ -98,7 +97,7 @@ type Ranking uint8
 const (
 	// RankInDegree keeps the rows of the nodes with most in-edges, which costs no pass over the edges.
 	RankInDegree Ranking = iota
-	// RankPageRank keeps the rows that a walk from the seeds along in-edges visits most (gather.PageRank).
+	// RankPageRank keeps the rows that a walk from the seeds along in-edges visits most (cuda.PageRank).
 	RankPageRank
 	// RankPresample keeps the rows that batches of epoch 0 need most; New samples some of them (Yang et al.,
 	// "GNNLab", EuroSys 2022).
@@ -231,7 +230,7 @@ type ColumnOptions struct {
 	Widen []string `value:"[COLUMN=]DTYPE" empty:"no" help:"..."`
 	// Prepare makes transposes and norms of the blocks in the pipeline. Batches have them as arrays, whose names are in
 	// docs/loader.md. Only the CPU makes them. Default: none.
-	Prepare sparse.Preparation `range:"0,7" value:"WHAT" help:"..."`
+	Prepare Preparation `range:"0,7" value:"WHAT" help:"..."`
 }
 
 // LinkOptions belong to seeds that are edges.
@@ -333,7 +332,6 @@ func (o *Options) EnsureDefaults() *Options {
 	if o.Workers == 0 {
 		o.Workers = machine.Workers()
 	}
-	o.prepare()
 	return o
 }
 
@@ -341,29 +339,29 @@ func (o *Options) EnsureDefaults() *Options {
 // (EnsureDefaults).
 func (o *Options) Validate() error {
 	if o.Sampler == nil {
-		return option.Errorf(ErrOptions, o, "Sampler", " is not set")
+		return refuse("Sampler", " is not set")
 	}
 	if err := option.Check(ErrOptions, o); err != nil {
 		return err
 	}
 	if o.Rank < 0 || o.Rank >= o.WorldSize {
-		return option.Errorf(ErrOptions, o, "Rank", " is %d: must be 0 to %d", o.Rank, o.WorldSize-1)
+		return refuse("Rank", " is %d: must be 0 to %d", o.Rank, o.WorldSize-1)
 	}
 	_, err := ParseDevice(o.Device.Name)
 	return err
 }
 
-func (o *Options) progress(stage string, done, total int64) {
-	if o.Hooks.Progress != nil {
-		o.Hooks.Progress(stage, done, total)
+func (h *Hooks) progress(stage string, done, total int64) {
+	if h.Progress != nil {
+		h.Progress(stage, done, total)
 	}
 }
 
-func (o *Options) log() *slog.Logger {
-	if o.Hooks.Logger == nil {
+func (h *Hooks) log() *slog.Logger {
+	if h.Logger == nil {
 		return slog.New(slog.DiscardHandler)
 	}
-	return o.Hooks.Logger
+	return h.Logger
 }
 
 // HostPages says from which pages of host memory a device reads columns that are not in its memory.

@@ -16,7 +16,6 @@ import (
 	"github.com/khop-gnn/khop/internal/samplers"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
-	"github.com/khop-gnn/khop/sparse"
 )
 
 func TestOptionsArePrintedAndReadBack(t *testing.T) {
@@ -53,7 +52,7 @@ func TestOptionsArePrintedAndReadBack(t *testing.T) {
 		func(o *loader.Options) {
 			o.Tuning = loader.TuningOptions{SlotTimeout: 90 * time.Millisecond, Prefetch: 9, Carry: loader.CarryCopies}
 		},
-		func(o *loader.Options) { o.Columns.Prepare = sparse.Transpose | sparse.Loops },
+		func(o *loader.Options) { o.Columns.Prepare = loader.Transpose | loader.Loops },
 		func(o *loader.Options) { o.Columns.Prepare, o.Verify, o.MaxMemory = 0, true, 1<<62 },
 	}
 	for _, s := range samplers {

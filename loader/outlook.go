@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	"github.com/khop-gnn/khop/gather/disk"
+	ondisk "github.com/khop-gnn/khop/loader/internal/disk"
 	"github.com/khop-gnn/khop/loader/internal/outlook"
 	"github.com/khop-gnn/khop/loader/internal/plan"
-	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/loader/tier"
 )
 
@@ -50,11 +50,13 @@ func (c *OutlookCache) Seconds() float64 { return c.Policies[disk.Ahead].Seconds
 func LookOut(ctx context.Context, src Source, opt Options) (*Outlook, error) {
 	own := opt.Disk.CacheBytes
 	opt.Residence, opt.Device.Name = Disk, "cpu"
-	p, err := settle(src, &opt, 1)
+	s, err := settle(src, opt, 1)
 	if err != nil {
 		return nil, err
 	}
-	o, err := lookOut(ctx, p, own, tiers.DiskOptions(opt.Disk))
+	p, disk := s.plan, ondisk.Options(s.asked.Disk)
+	disk.CacheBytes = s.cache
+	o, err := lookOut(ctx, p, own, disk)
 	if err = errors.Join(p.ExplainMemory(p.ExplainDamage(err)), p.On.Close()); err != nil {
 		return nil, err
 	}
@@ -62,7 +64,7 @@ func LookOut(ctx context.Context, src Source, opt Options) (*Outlook, error) {
 }
 
 // lookOut looks out where the caller has asked for a cache of own bytes; 0 for none.
-func lookOut(ctx context.Context, p *plan.Plan, own int64, opt tiers.DiskOptions) (*Outlook, error) {
+func lookOut(ctx context.Context, p *plan.Plan, own int64, opt ondisk.Options) (*Outlook, error) {
 	t := outlook.New(p, opt)
 	if t == nil {
 		return nil, fmt.Errorf("%w: %s: batches have no rows of columns that lie in files, and the topology fits in "+

@@ -163,7 +163,7 @@ func TestWorkersAreFittedOnlyWhereTheyMayBeFewer(t *testing.T) {
 		f := &faults{point: "open"}
 		opt.Sampler = faulty{neighbor, f}
 		l := open(t, g, opt)
-		n := l.Options().Workers
+		n := l.Answer().Workers
 		expect.That(t, -f.left == n+c.tried, "%s: %d samplers of %d workers", name, -f.left, n)
 	}
 }

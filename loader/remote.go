@@ -15,15 +15,15 @@ import (
 )
 
 // remote returns what has the rows that are not here; nil for none.
-func (o *Options) remote(src Source) (*tiers.Remote, error) {
-	from := o.Hooks.Remote
-	if from == nil && o.RowsFrom != "" {
-		if !addressOfRows(o.RowsFrom) {
-			return nil, option.Errorf(ErrOptions, o, "RowsFrom", " is %q: must be such as grpc://HOST:PORT or "+
+func (a *asked) remote(src Source) (*tiers.Remote, error) {
+	from := a.Hooks.Remote
+	if from == nil && a.RowsFrom != "" {
+		if !addressOfRows(a.RowsFrom) {
+			return nil, refuse("RowsFrom", " is %q: must be such as grpc://HOST:PORT or "+
 				"grpc+tls://HOST:PORT, with commas between servers of other ranges of ids, and | between those of one",
-				o.RowsFrom)
+				a.RowsFrom)
 		}
-		from = &program{opt: o, address: o.RowsFrom}
+		from = &program{address: a.RowsFrom}
 	}
 	if from == nil {
 		return nil, nil
@@ -40,7 +40,6 @@ func addressOfRows(address string) bool {
 
 // program is the Remote that runs one, which links what brings rows: khop does not.
 type program struct {
-	opt     *Options
 	address string
 	runs    *rowpipe.Program
 }
@@ -52,7 +51,7 @@ func (*program) Has(c *tier.Column) bool { return len(c.Data.Shape()) > 1 }
 func (p *program) Open(_ context.Context, dataset string, columns []tier.Column) error {
 	path, err := exec.LookPath(cmp.Or(os.Getenv("KHOP_ROWS"), "khop-rows"))
 	if err != nil {
-		return option.Errorf(ErrOptions, p.opt, "RowsFrom", " needs the program khop-rows: build it in "+
+		return refuse("RowsFrom", " needs the program khop-rows: build it in "+
 			"integrations/flight (go build ./khop-rows), and put it into PATH or set KHOP_ROWS: %w", err)
 	}
 	var list []rowpipe.Column
@@ -62,7 +61,7 @@ func (p *program) Open(_ context.Context, dataset string, columns []tier.Column)
 	command := exec.Command(path, "--pipe", p.address) // it ends when this process does: at the end of its input
 	command.Stderr = os.Stderr
 	if p.runs, err = rowpipe.Start(command, dataset, list); err != nil {
-		return option.Textf("%s of %s: %w", option.NameOf(p.opt, "RowsFrom"), p.address, err)
+		return option.Textf("%s of %s: %w", called("RowsFrom"), p.address, err)
 	}
 	return nil
 }

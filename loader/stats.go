@@ -84,7 +84,7 @@ func (l *Loader) Stats() Stats {
 		NegativesMissed: c.links[2].Load(), Replays: c.Replays.Load(),
 		Sample: took(&c.Sample), Gather: took(&c.Gather), Disk: took(&c.Disk), Idle: took(&c.idle),
 		Deliver: took(&c.ready), Wait: took(&c.wait), Body: took(&c.body),
-		OnDisk: l.onDisk(), TopologyOnDisk: l.plan.Paged.Stats(), Device: l.opt.Device.Name,
+		OnDisk: l.onDisk(), TopologyOnDisk: l.plan.Paged.Stats(), Device: l.plan.On.String(),
 		Memory: l.memory(), MemoryPeak: l.ledger.Peak(), Slots: len(l.slots),
 		DeviceMemory: l.deviceMemory(), DeviceMemoryPeak: l.ledger.DevicePeak(),
 		Meters: l.metering.report(),

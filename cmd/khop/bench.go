@@ -112,7 +112,7 @@ func (c *benchCmd) Run(env *environment) (err error) {
 		return err
 	}
 	defer closing(&err, ld.close) // a second close does nothing
-	opt := ld.Options()
+	opt, made := ld.Options(), ld.Answer()
 	var shown atomic.Pointer[loader.Loader]
 	shown.Store(ld.Loader)
 	_, hide, err := c.showLoaders(env, "khop bench "+paths.Text(c.Dataset), ofLoader(&shown))
@@ -121,13 +121,13 @@ func (c *benchCmd) Run(env *environment) (err error) {
 	}
 	defer hide()
 	r := benchResult{
-		Dataset: paths.Text(c.Dataset), Sampler: ld.Options().Sampler.Fingerprint(),
+		Dataset: paths.Text(c.Dataset), Sampler: made.Sampler.Fingerprint(),
 		Options:   json.RawMessage(c.said().String()),
-		Residence: opt.Residence.String(),
+		Residence: made.Residence.String(),
 		Features:  !c.NoFeatures,
-		BatchSize: opt.BatchSize, Seed: opt.Seed, Workers: opt.Workers, Prefetch: opt.Tuning.Prefetch, Warmup: c.Warmup,
+		BatchSize: made.BatchSize, Seed: opt.Seed, Workers: made.Workers, Prefetch: made.Prefetch, Warmup: c.Warmup,
 		Batches: int(c.Batches), MemoryEstimate: memory.Expected.Total(), MemoryLargest: memory.Bound.Total(),
-		Device: opt.Device.Name, Placed: ld.Placed(),
+		Device: made.Device, Placed: ld.Placed(),
 		Versions: currentVersions(),
 	}
 	if err := c.measure(env, ld, &r); err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/formats/remote"
 	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/gather/cuda"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -36,7 +37,7 @@ type shared struct {
 type reached struct {
 	device *device.Device
 	memory *pinned.Attachment
-	store  *gather.DeviceStore
+	store  *cuda.Store
 }
 
 // on returns the column as a device addresses it, which it learns at the first call.
@@ -68,7 +69,7 @@ func (r *reached) open(ordinal int, column unified.Tensor) (err error) {
 		Purpose: pinned.Columns, OutsideHeap: true}); err != nil {
 		return err
 	}
-	r.store, err = gather.NewDeviceStore(r.device, column, r.memory.Address())
+	r.store, err = cuda.NewStore(r.device, column, r.memory.Address())
 	return err
 }
 

@@ -127,7 +127,7 @@ func TestLoadingFromAFolderLinksNoClientsOfStores(t *testing.T) {
 var onDevices = regexp.MustCompile(`^device.*\.go$|_(device|launch)\.go$`)
 
 func TestOnlyFilesThatSaySoKnowOfDevices(t *testing.T) {
-	folders := []string{"pinned", "graph", "formats", "gather", "sampling", "sparse"}
+	folders := []string{"pinned", "unified", "graph", "formats", "gather", "sampling", "sparse"}
 	for _, s := range sources(t, parser.ImportsOnly) {
 		if !slices.Contains(folders, s.folder) || onDevices.MatchString(filepath.Base(s.name)) {
 			continue

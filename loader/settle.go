@@ -68,9 +68,9 @@ func init() {
 		if err != nil {
 			return nil, disk.Options{}, err
 		}
-		own := disk.Options(s.asked.Disk)
-		own.CacheBytes = s.cache
-		return s.plan, own, nil
+		rows := disk.Options(s.asked.Disk)
+		rows.CacheBytes = s.cache
+		return s.plan, rows, nil
 	}
 }
 

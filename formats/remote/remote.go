@@ -54,10 +54,6 @@ func Open(ctx context.Context, dataset string, opt Options) (*formats.Dataset, e
 // IsAddress reports whether a name is an address, and not a file's.
 func IsAddress(name string) bool { return address.Is(name) }
 
-// Split takes the name of a file, or an address, apart: into a folder, and the name there, which has this number of
-// folders.
-func Split(name string, folders int) (folder, rest string) { return address.Split(name, folders) }
-
 // explain gives an error of a store the sentinel and the remedy that it has here.
 func explain(at address.Location, err error) error {
 	var known *formats.Error

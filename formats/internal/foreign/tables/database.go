@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/columnar"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
@@ -41,7 +42,7 @@ func (x *graphOf) database(ctx context.Context, n *nodeType, node *source.NodeTy
 	}
 	c := &columns{x: x, n: n, to: node, have: taken(), of: map[string][]*meant{}}
 	for _, m := range list {
-		if m.f.name == n.spec.Time {
+		if m.f.Name == n.spec.Time {
 			c.addTime(m)
 		} else {
 			c.of[m.kind] = append(c.of[m.kind], m)
@@ -94,20 +95,20 @@ func (c *columns) addGroups() {
 		}
 	}
 	for _, m := range c.of[categorical] {
-		c.to.Strings = append(c.to.Strings, m.categories(c.keeps(m.f.name)))
+		c.to.Strings = append(c.to.Strings, m.categories(c.keeps(m.f.Name)))
 	}
 }
 
 // addOthers adds the columns that stay alone.
 func (c *columns) addOthers(ctx context.Context) {
 	for _, m := range c.of[embedding] {
-		e := c.n.column(c.keeps(m.f.name), []int{m.at})
+		e := c.n.column(c.keeps(m.f.Name), []int{m.at})
 		e.Fields = describe([]*meant{m})
 		c.to.Columns = append(c.to.Columns, e)
 	}
 	for _, kind := range []string{multicategorical, text} {
 		for _, m := range c.of[kind] {
-			c.to.Strings = append(c.to.Strings, c.n.table.strings(ctx, c.keeps(m.f.name), m.at))
+			c.to.Strings = append(c.to.Strings, c.n.table.strings(ctx, c.keeps(m.f.Name), m.at))
 		}
 	}
 }
@@ -121,8 +122,8 @@ func (x *graphOf) rowTimes(n *nodeType, used map[int]bool) error {
 	if err != nil {
 		return err
 	}
-	if f := &n.table.list[i]; f.list {
-		return n.table.fail(f.name, fmt.Errorf("is %v, and no time of the rows", f))
+	if f := &n.table.list[i]; f.List {
+		return n.table.fail(f.Name, fmt.Errorf("is %v, and no time of the rows", f))
 	}
 	used[i] = false
 	return nil
@@ -136,8 +137,8 @@ func (x *graphOf) meanings(ctx context.Context, n *nodeType, used map[int]bool) 
 	for i := range t.list {
 		switch f := &t.list[i]; {
 		case used[i]:
-		case f.bad != "" || f.width == 0:
-			if why := fmt.Sprintf("%s (%v)", f.name, f); !slices.Contains(left, why) { // a record has several parts
+		case f.Bad != "" || f.Width == 0:
+			if why := fmt.Sprintf("%s (%v)", f.Name, f); !slices.Contains(left, why) { // a record has several parts
 				left = append(left, why)
 			}
 		default:
@@ -156,15 +157,15 @@ func (x *graphOf) meanings(ctx context.Context, n *nodeType, used map[int]bool) 
 	}
 	var list []*meant
 	for _, c := range all {
-		given := n.spec.Kinds[c.f.name]
+		given := n.spec.Kinds[c.f.Name]
 		switch {
-		case c.f.name == n.spec.Time:
+		case c.f.Name == n.spec.Time:
 			given = timestamp
 		case given == "":
 			c.kind = c.guess()
 		}
 		if given != "" {
-			if c.kind = given; c.f.name != n.spec.Time || c.f.text {
+			if c.kind = given; c.f.Name != n.spec.Time || c.f.Text {
 				if err := c.check(t); err != nil {
 					return nil, err
 				}
@@ -175,7 +176,7 @@ func (x *graphOf) meanings(ctx context.Context, n *nodeType, used map[int]bool) 
 			if c.binary {
 				why = "bytes that are no text"
 			}
-			left = append(left, fmt.Sprintf("%s (%s)", c.f.name, why))
+			left = append(left, fmt.Sprintf("%s (%s)", c.f.Name, why))
 			continue
 		}
 		if err := x.tell(ctx, t, c.at); err != nil {
@@ -191,7 +192,7 @@ func (x *graphOf) meanings(ctx context.Context, n *nodeType, used map[int]bool) 
 
 // setUnit finds the unit of times.
 func (c *meant) setUnit(r *source.Request) {
-	_, unit := c.f.stored(timeColumn)
+	_, unit := c.f.Stored(timeColumn)
 	unit = cmp.Or(unit, r.TimesIn)
 	c.unit, c.plain = cmp.Or(unit, "s"), unit == ""
 }
@@ -208,14 +209,14 @@ func (n *nodeType) group(name string, dtype unified.DType, list []*meant) source
 	c.Write = func(ctx context.Context, w io.Writer) error {
 		var row, one []byte
 		width := dtype.Size() * int64(len(list))
-		return n.table.scan(ctx, columnsOf(list), func(b *batch) (err error) {
-			row = slices.Grow(row[:0], int(width)*b.rows)[:int(width)*b.rows]
+		return n.table.scan(ctx, columnsOf(list), func(b *columnar.Batch) (err error) {
+			row = slices.Grow(row[:0], int(width)*b.Rows)[:int(width)*b.Rows]
 			for k, m := range list {
-				if one, err = m.put(&b.columns[k], b.rows, c.Unit, one[:0]); err != nil {
-					return b.fail(m.f.name, err)
+				if one, err = m.put(&b.Columns[k], b.Rows, c.Unit, one[:0]); err != nil {
+					return b.Fail(m.f.Name, err)
 				}
 				size := dtype.Size()
-				for i := range int64(b.rows) {
+				for i := range int64(b.Rows) {
 					copy(row[i*width+int64(k)*size:][:size], one[i*size:])
 				}
 			}
@@ -228,30 +229,30 @@ func (n *nodeType) group(name string, dtype unified.DType, list []*meant) source
 
 // put appends the values of a batch as the column's kind stores them: numbers as float32, NaN where one is missing;
 // categories as int32, -1 where one is; times as int64 of a unit, source.NoTime where one is.
-func (c *meant) put(v *vector, rows int, unit string, to []byte) ([]byte, error) {
+func (c *meant) put(v *columnar.Vector, rows int, unit string, to []byte) ([]byte, error) {
 	switch c.kind {
 	case categorical:
 		for i := range rows {
 			code := int32(missing)
-			if s, ok := c.f.cell(v, i); ok {
+			if s, ok := c.f.Cell(v, i); ok {
 				k := c.names.Find([]byte(s))
 				if k < 0 {
-					return nil, &rowError{i, source.ErrChanged}
+					return nil, columnar.AtRow(i, source.ErrChanged)
 				}
 				code = c.codes[k]
 			}
 			to = binary.LittleEndian.AppendUint32(to, uint32(code))
 		}
 	case timestamp:
-		data, err := c.f.timesOf(v, rows, unified.Int64, nil)
+		data, err := c.f.TimesOf(v, rows, unified.Int64, nil)
 		if err != nil {
 			return nil, err
 		}
-		of := graph.Column{Name: c.f.name, DType: unified.Int64, Unit: c.unit}
+		of := graph.Column{Name: c.f.Name, DType: unified.Int64, Unit: c.unit}
 		return source.ConvertTimes(to, of, unit, data)
 	default:
 		for i := range rows {
-			to = binary.LittleEndian.AppendUint32(to, math.Float32bits(float32(c.f.number(v, i))))
+			to = binary.LittleEndian.AppendUint32(to, math.Float32bits(float32(c.f.Number(v, i))))
 		}
 	}
 	return to, nil

@@ -11,8 +11,10 @@
 // as a whole: columns are streamed when they are written. Ids that are not 0, 1, 2, .. in the order of the rows are
 // numbered, which takes 24 to 32 bytes an id beside its text.
 //
+// Package columnar has what a file is read as: fields, and batches of rows. Packages parquet, arrow and csv do that.
+//
 // # Safety
 //
 // Tables are hostile. The libraries that parse them allocate from the ledger alone, and no more than what a file of its
-// size can hold; where they panic, it is an error of that file.
+// size can hold; where they panic, it is an error of that file (package guard).
 package tables

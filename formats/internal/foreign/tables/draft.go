@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/columnar"
 	"github.com/khop-gnn/khop/formats/internal/source"
 )
 
@@ -16,7 +17,7 @@ import (
 type drafted struct {
 	name, file string
 	files      []string // that the pattern file stands for
-	list       []field
+	list       []columnar.Field
 }
 
 // Draft returns a mapping of the tables that lie in a tree, Parquet, Arrow and CSV with a header, as far as their
@@ -88,14 +89,14 @@ func draftedIn(ctx context.Context, t *source.Tree, r *source.Request) (all []dr
 		same := slices.IndexFunc(all, func(d drafted) bool { return d.file == file })
 		switch {
 		case same < 0:
-		case slices.EqualFunc(all[same].list, p.fields(), func(a, b field) bool { return a.name == b.name }):
+		case slices.EqualFunc(all[same].list, p.Fields(), func(a, b columnar.Field) bool { return a.Name == b.Name }):
 			all[same].files = append(all[same].files, name)
 			continue
 		default: // other columns: a table of its own
 			stem, _, _ = strings.Cut(path.Base(name), ".")
 			file = name
 		}
-		all = append(all, drafted{stem, file, []string{name}, p.fields()})
+		all = append(all, drafted{stem, file, []string{name}, p.Fields()})
 	}
 	for i := range all { // what no other file is like has its own name
 		if d := &all[i]; len(d.files) == 1 {
@@ -165,8 +166,9 @@ func hasHeader(at source.Place) bool {
 // column returns the column of one of the names; "" for none.
 func (d *drafted) column(names ...string) string {
 	for _, name := range names {
-		if i := slices.IndexFunc(d.list, func(f field) bool { return strings.EqualFold(f.name, name) }); i >= 0 {
-			return d.list[i].name
+		i := slices.IndexFunc(d.list, func(f columnar.Field) bool { return strings.EqualFold(f.Name, name) })
+		if i >= 0 {
+			return d.list[i].Name
 		}
 	}
 	return ""
@@ -194,16 +196,16 @@ func (d *drafted) names(column string) bool {
 
 // key returns the column of the rows' ids; "" for none.
 func (d *drafted) key(all []drafted) string {
-	if i := slices.IndexFunc(d.list, func(f field) bool { return d.names(f.name) }); i >= 0 {
-		return d.list[i].name
+	if i := slices.IndexFunc(d.list, func(f columnar.Field) bool { return d.names(f.Name) }); i >= 0 {
+		return d.list[i].Name
 	}
 	if name := d.column("id", "node_id", "nodeId"); name != "" {
 		return name
 	}
-	if len(d.list) == 0 || !isID(d.list[0].name) {
+	if len(d.list) == 0 || !isID(d.list[0].Name) {
 		return ""
 	}
-	first := d.list[0].name
+	first := d.list[0].Name
 	if slices.ContainsFunc(all, func(o drafted) bool { return o.file != d.file && o.names(first) }) {
 		return "" // a key of another table, which need not be there once
 	}
@@ -219,8 +221,8 @@ func (d *drafted) id(all []drafted) string {
 
 // time returns the first column of times; "" for none.
 func (d *drafted) time() string {
-	if i := slices.IndexFunc(d.list, func(f field) bool { return f.unit != "" && !f.list }); i >= 0 {
-		return d.list[i].name
+	if i := slices.IndexFunc(d.list, func(f columnar.Field) bool { return f.Unit != "" && !f.List }); i >= 0 {
+		return d.list[i].Name
 	}
 	return ""
 }
@@ -246,9 +248,9 @@ func (d *drafted) foreign(all []drafted) (list []string) {
 		for k := range all {
 			to := &all[k]
 			key := to.key(all)
-			called := to.names(f.name) || f.name == key && isID(key)
-			if called && f.name != d.key(all) && to.name != d.name {
-				list = append(list, fmt.Sprintf("%q: %q", f.name, to.name))
+			called := to.names(f.Name) || f.Name == key && isID(key)
+			if called && f.Name != d.key(all) && to.name != d.name {
+				list = append(list, fmt.Sprintf("%q: %q", f.Name, to.name))
 				break
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/columnar"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/option"
@@ -97,13 +98,13 @@ func (x *graphOf) addType(e *edgeType, from, to int, relation string) {
 // endColumn returns the column of ids.
 func (t *table) endColumn(name string, usual ...string) (int, error) {
 	if name == "" {
-		if i := t.has(usual...); i >= 0 && !t.list[i].list {
+		if i := t.has(usual...); i >= 0 && !t.list[i].List {
 			return i, nil
 		}
 		return 0, t.fail("", fmt.Errorf("say by %q which column has the ids; there are: %s", usual[0], t.names()))
 	}
 	i, err := t.column(name)
-	if err == nil && t.list[i].list {
+	if err == nil && t.list[i].List {
 		err = t.fail(name, errors.New("is a list, not an id"))
 	}
 	return i, err
@@ -117,7 +118,7 @@ func (x *graphOf) countEdges(ctx context.Context) error {
 			if n.table != nil || end.column < 0 || n.fixed || n.keys != nil {
 				continue
 			}
-			if n.text = e.table.list[end.column].text; n.text || x.r.IDs == "names" {
+			if n.text = e.table.list[end.column].Text; n.text || x.r.IDs == "names" {
 				n.keys = source.NewNames(x.r.Budget)
 				x.g.Own(n.keys)
 				n.text = true
@@ -130,7 +131,7 @@ func (x *graphOf) countEdges(ctx context.Context) error {
 			continue
 		}
 		e.count = 0
-		if err := e.scan(ctx, nil, func(src, dst []int64, _ *batch) error {
+		if err := e.scan(ctx, nil, func(src, dst []int64, _ *columnar.Batch) error {
 			e.count += int64(len(src))
 			for i := range src {
 				e.src.node.see(src[i])
@@ -141,8 +142,8 @@ func (x *graphOf) countEdges(ctx context.Context) error {
 		}); err != nil {
 			return err
 		}
-		if f := &e.table.list[e.dst.column]; e.count == 0 && e.ids.lost > 0 && e.dst.node.text && !f.text {
-			return e.table.fail(f.name, fmt.Errorf("is %v, and the ids of %q are text, of which none is called so: "+
+		if f := &e.table.list[e.dst.column]; e.count == 0 && e.ids.lost > 0 && e.dst.node.text && !f.Text {
+			return e.table.fail(f.Name, fmt.Errorf("is %v, and the ids of %q are text, of which none is called so: "+
 				"name another column, or write either as the other", f, e.spec.Target))
 		}
 		x.tellKeys(e)
@@ -195,7 +196,8 @@ func (x *graphOf) closeNodes() error {
 }
 
 // scan yields the ends of the edges of a table that are there, with a batch of other columns.
-func (e *edgeType) scan(ctx context.Context, others []int, yield func(src, dst []int64, b *batch) error) error {
+func (e *edgeType) scan(ctx context.Context, others []int,
+	yield func(src, dst []int64, b *columnar.Batch) error) error {
 	want := others
 	if e.src.column >= 0 {
 		want = append(slices.Clip(want), e.src.column)
@@ -205,7 +207,7 @@ func (e *edgeType) scan(ctx context.Context, others []int, yield func(src, dst [
 	var from ids
 	to, row := &e.ids, e.src.node.first
 	*to = ids{dangling: e.spec.dangling}
-	return e.table.scan(ctx, want, func(b *batch) error {
+	return e.table.scan(ctx, want, func(b *columnar.Batch) error {
 		if err := e.set(e.dst, b, len(want)-1, to); err != nil {
 			return err
 		}
@@ -215,7 +217,7 @@ func (e *edgeType) scan(ctx context.Context, others []int, yield func(src, dst [
 			}
 		}
 		src, dst = src[:0], dst[:0]
-		for i := range b.rows {
+		for i := range b.Rows {
 			s, d := row+int64(i), int64(0)
 			var err error
 			if e.src.column >= 0 {
@@ -223,7 +225,7 @@ func (e *edgeType) scan(ctx context.Context, others []int, yield func(src, dst [
 					err = errMissing
 				}
 				if err != nil {
-					return b.fail(e.table.list[e.src.column].name, &rowError{i, err})
+					return b.Fail(e.table.list[e.src.column].Name, columnar.AtRow(i, err))
 				}
 			}
 			if d, err = to.at(i); err == nil && d == missing {
@@ -233,11 +235,11 @@ func (e *edgeType) scan(ctx context.Context, others []int, yield func(src, dst [
 				err = errMissing
 			}
 			if err != nil {
-				return b.fail(e.table.list[e.dst.column].name, &rowError{i, err})
+				return b.Fail(e.table.list[e.dst.column].Name, columnar.AtRow(i, err))
 			}
 			src, dst = append(src, s), append(dst, d)
 		}
-		row += int64(b.rows)
+		row += int64(b.Rows)
 		if len(src) == 0 {
 			return nil
 		}
@@ -248,10 +250,10 @@ func (e *edgeType) scan(ctx context.Context, others []int, yield func(src, dst [
 var errMissing = errors.New("the id is missing")
 
 // set takes the ids of an end out of column k of a batch.
-func (e *edgeType) set(at end, b *batch, k int, to *ids) error {
+func (e *edgeType) set(at end, b *columnar.Batch, k int, to *ids) error {
 	f := &e.table.list[at.column]
-	if err := to.set(at.node, f, &b.columns[k]); err != nil {
-		return b.fail(f.name, err)
+	if err := to.set(at.node, f, &b.Columns[k]); err != nil {
+		return b.Fail(f.Name, err)
 	}
 	return nil
 }
@@ -299,7 +301,7 @@ func (x *graphOf) add(ctx context.Context, e *edgeType, name string, parts []int
 	if dtype == unified.Uint64 {
 		dtype = unified.Int64
 	}
-	e.columns = append(e.columns, edgeColumn{name, parts, dtype, unit, width, e.table.list[parts[0]].list ||
+	e.columns = append(e.columns, edgeColumn{name, parts, dtype, unit, width, e.table.list[parts[0]].List ||
 		len(parts) > 1})
 	return nil
 }
@@ -327,8 +329,8 @@ func (x *graphOf) columns(ctx context.Context, e *edgeType) error {
 			parts = append(parts, i)
 		}
 		i := t.has(c.usual...)
-		if parts == nil && s.Columns == nil && i >= 0 && !used[i] && (!t.list[i].text || t.list[i].unit != "") &&
-			!t.list[i].list {
+		if parts == nil && s.Columns == nil && i >= 0 && !used[i] && (!t.list[i].Text || t.list[i].Unit != "") &&
+			!t.list[i].List {
 			parts = []int{i}
 		}
 		if parts != nil {
@@ -354,7 +356,7 @@ func (x *graphOf) columns(ctx context.Context, e *edgeType) error {
 		return err
 	}
 	for _, i := range rest {
-		if name := t.list[i].name; e.has(name) {
+		if name := t.list[i].Name; e.has(name) {
 			x.g.Tell(source.LeftOut, name, 1, "%s: the column %q is not stored: another has its name", t.name, name)
 		} else if err := x.add(ctx, e, name, []int{i}, used); err != nil {
 			return err
@@ -382,17 +384,17 @@ func (e *edgeType) each(ctx context.Context, yield func(source.Batch) error) err
 		want = append(want, c.parts...)
 	}
 	out := source.Batch{Columns: make([][]byte, len(e.columns))}
-	return e.scan(ctx, want, func(src, dst []int64, b *batch) (err error) {
+	return e.scan(ctx, want, func(src, dst []int64, b *columnar.Batch) (err error) {
 		at := 0
 		for i, c := range e.columns {
 			part := *b
-			part.columns = b.columns[at : at+len(c.parts)]
+			part.Columns = b.Columns[at : at+len(c.parts)]
 			at += len(c.parts)
 			if out.Columns[i], err = e.table.rows(&part, c.name, c.parts, c.dtype, out.Columns[i][:0]); err != nil {
 				return err
 			}
 			if c.name == "weight" {
-				if err := checkWeights(e.table.list[c.parts[0]].name, c.dtype, &part, out.Columns[i]); err != nil {
+				if err := checkWeights(e.table.list[c.parts[0]].Name, c.dtype, &part, out.Columns[i]); err != nil {
 					return err
 				}
 			}
@@ -403,12 +405,12 @@ func (e *edgeType) each(ctx context.Context, yield func(source.Batch) error) err
 }
 
 // checkWeights refuses weights that samplers would.
-func checkWeights(name string, d unified.DType, b *batch, data []byte) error {
+func checkWeights(name string, d unified.DType, b *columnar.Batch, data []byte) error {
 	size := d.Size()
 	for i := 0; int64(len(data)) >= size && d != unified.Float16; i, data = i+1, data[size:] {
 		if v := d.Float(data); !(v >= 0) || math.IsInf(v, 1) {
-			return b.fail(name, &rowError{i, fmt.Errorf("%v is not a weight, which is finite and not negative: give "+
-				"the column another name", v)})
+			return b.Fail(name, columnar.AtRow(i, fmt.Errorf("%v is not a weight, which is finite and not negative: "+
+				"give the column another name", v)))
 		}
 	}
 	return nil

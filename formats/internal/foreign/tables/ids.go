@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/columnar"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/unified"
@@ -39,7 +40,7 @@ const missing = -1
 // ids are the ids in a column of a batch.
 type ids struct {
 	n       *nodeType
-	v       *vector
+	v       *columnar.Vector
 	text    bool
 	gaps    bool // of floats: -1 stands for one that is missing
 	numbers []int64
@@ -50,10 +51,10 @@ type ids struct {
 }
 
 // set makes them those of a batch.
-func (d *ids) set(n *nodeType, f *field, v *vector) (err error) {
-	d.n, d.v, d.text, d.gaps = n, v, f.text, f.dtype == unified.Float32 || f.dtype == unified.Float64
-	if !f.text {
-		d.numbers, err = ints(f, v.data, d.numbers[:0])
+func (d *ids) set(n *nodeType, f *columnar.Field, v *columnar.Vector) (err error) {
+	d.n, d.v, d.text, d.gaps = n, v, f.Text, f.DType == unified.Float32 || f.DType == unified.Float64
+	if !f.Text {
+		d.numbers, err = columnar.Ints(f, v.Data, d.numbers[:0])
 	}
 	return err
 }
@@ -83,21 +84,21 @@ func dangling(format string, args ...any) error { return danglingError(fmt.Sprin
 func (d *ids) find(i int) (int64, error) {
 	n := d.n
 	switch {
-	case d.v.null(i) || !d.text && d.gaps && d.numbers[i] == missing:
+	case d.v.Null(i) || !d.text && d.gaps && d.numbers[i] == missing:
 		return missing, nil
 	case n.keys != nil && d.text:
-		id, err := n.lookup(d.v.texts[i])
-		if _, isNumber := strconv.ParseInt(string(d.v.texts[i]), 10, 64); err != nil && !n.text && isNumber != nil {
-			err = n.otherType(d.v.texts[i])
+		id, err := n.lookup(d.v.Texts[i])
+		if _, isNumber := strconv.ParseInt(string(d.v.Texts[i]), 10, 64); err != nil && !n.text && isNumber != nil {
+			err = n.otherType(d.v.Texts[i])
 		}
 		return id, err
 	case n.keys != nil:
 		n.scratch = strconv.AppendInt(n.scratch[:0], d.numbers[i], 10)
 		return n.lookup(n.scratch)
 	case d.text && n.fixed && n.count == 0:
-		return 0, dangling("%.60q is not the id of a node of %q, which has none", d.v.texts[i], n.spec.Type)
+		return 0, dangling("%.60q is not the id of a node of %q, which has none", d.v.Texts[i], n.spec.Type)
 	case d.text:
-		return 0, n.otherType(d.v.texts[i])
+		return 0, n.otherType(d.v.Texts[i])
 	}
 	id := d.numbers[i]
 	if id < 0 || n.fixed && id >= n.count {
@@ -140,13 +141,13 @@ func (n *nodeType) readKeys(ctx context.Context, r *source.Request, g *source.Gr
 		return nil
 	}
 	f := &n.table.list[n.id]
-	if f.list {
-		return n.table.fail(f.name, errors.New("is a list, not an id"))
+	if f.List {
+		return n.table.fail(f.Name, errors.New("is a list, not an id"))
 	}
 	if err := n.table.checkID(n.id, r); err != nil {
 		return err
 	}
-	if n.text = f.text; !n.text && n.before == nil {
+	if n.text = f.Text; !n.text && n.before == nil {
 		same, err := n.rowNumbers(ctx, f)
 		if same || err != nil {
 			return err
@@ -168,25 +169,25 @@ func (n *nodeType) readKeys(ctx context.Context, r *source.Request, g *source.Gr
 	}
 	defer func() { n.fixed = true }()
 	var got ids
-	return n.table.scan(ctx, []int{n.id}, func(b *batch) error {
-		if err := got.set(n, f, &b.columns[0]); err != nil {
-			return b.fail(f.name, err)
+	return n.table.scan(ctx, []int{n.id}, func(b *columnar.Batch) error {
+		if err := got.set(n, f, &b.Columns[0]); err != nil {
+			return b.Fail(f.Name, err)
 		}
 		had := n.keys.Len()
-		for i := range b.rows {
+		for i := range b.Rows {
 			switch id, err := got.at(i); {
 			case err != nil:
-				return b.fail(f.name, &rowError{i, err})
+				return b.Fail(f.Name, columnar.AtRow(i, err))
 			case id == missing:
-				return b.fail(f.name, &rowError{i, errors.New("the id is missing: leave the row out, or name " +
-					"another column, or none")})
+				return b.Fail(f.Name, columnar.AtRow(i, errors.New("the id is missing: leave the row out, or name "+
+					"another column, or none")))
 			case id < n.first:
-				return source.Error(b.path, f.name, b.at(i), "leave out the rows that the dataset has, and give new "+
+				return source.Error(b.Path, f.Name, b.At(i), "leave out the rows that the dataset has, and give new "+
 					"rows keys of their own", fmt.Errorf("the key %.60q is there already: node %d of %q",
 					n.keys.At(id), id, n.spec.Type))
 			case id != had+int64(i):
-				return b.fail(f.name, &rowError{i, fmt.Errorf("the id %.60q is there twice: keep one "+
-					"of the rows, or name another column, or none", n.keys.At(id))})
+				return b.Fail(f.Name, columnar.AtRow(i, fmt.Errorf("the id %.60q is there twice: keep one "+
+					"of the rows, or name another column, or none", n.keys.At(id))))
 			}
 		}
 		r.Report("read ids", n.keys.Len(), n.count)
@@ -197,39 +198,29 @@ func (n *nodeType) readKeys(ctx context.Context, r *source.Request, g *source.Gr
 // checkID refuses ids of a text that are names for the sake of a few: most are numbers.
 func (t *table) checkID(column int, r *source.Request) error {
 	f := &t.list[column]
-	if f.odd.cell == "" || r.IDs == "names" {
+	if f.Odd.Cell == "" || r.IDs == "names" {
 		return nil
 	}
-	return source.Error(t.at[0].Path(), f.name, f.odd.line,
+	return source.Error(t.at[0].Path(), f.Name, f.Odd.Line,
 		option.Textf("correct the row, or take all ids as names by %s names", option.Named("IDs")),
-		fmt.Errorf("the id %.60q is not a number, but most are", f.odd.cell))
-}
-
-// fail says of an error which row of the batch it is about.
-func (b *batch) fail(column string, err error) error {
-	row := b.at(0)
-	var within *rowError
-	if errors.As(err, &within) {
-		row, err = b.at(within.row), within.err
-	}
-	return source.Error(b.path, column, row, "", err)
+		fmt.Errorf("the id %.60q is not a number, but most are", f.Odd.Cell))
 }
 
 var errStop = errors.New("stop")
 
 // rowNumbers reports whether the ids are 0, 1, 2, .., or go on so.
-func (n *nodeType) rowNumbers(ctx context.Context, f *field) (bool, error) {
+func (n *nodeType) rowNumbers(ctx context.Context, f *columnar.Field) (bool, error) {
 	row := n.first
 	same := true
-	err := n.table.scan(ctx, []int{n.id}, func(b *batch) (err error) {
-		v := &b.columns[0]
-		if n.numbers, err = ints(f, v.data, n.numbers[:0]); err != nil {
-			return b.fail(f.name, err)
+	err := n.table.scan(ctx, []int{n.id}, func(b *columnar.Batch) (err error) {
+		v := &b.Columns[0]
+		if n.numbers, err = columnar.Ints(f, v.Data, n.numbers[:0]); err != nil {
+			return b.Fail(f.Name, err)
 		}
 		for i, id := range n.numbers {
-			if v.null(i) || id != row {
+			if v.Null(i) || id != row {
 				same = false
-				return source.Error(b.path, "", -1, "", errStop)
+				return source.Error(b.Path, "", -1, "", errStop)
 			}
 			row++
 		}

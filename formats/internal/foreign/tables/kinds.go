@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/columnar"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -44,7 +44,7 @@ const maxCounts = 1 << 16
 // meant is a column of a database's table by what it means.
 type meant struct {
 	at   int // in the table
-	f    *field
+	f    *columnar.Field
 	kind string
 	unit string // of times
 	// plain says that times are plain numbers, of which nobody says the unit: they are taken for seconds
@@ -85,51 +85,19 @@ func (m *moments) add(x float64) {
 	m.squares += d * (x - m.mean)
 }
 
-// cell returns a value as a category is called; ok is false where there is none.
-func (f *field) cell(v *vector, i int) (_ string, ok bool) {
-	switch {
-	case v.null(i):
-		return "", false
-	case f.text:
-		return string(v.texts[i]), true
-	case f.boolean:
-		return strconv.FormatBool(v.data[i] != 0), true
-	case f.dtype.IsFloat():
-		x := f.dtype.Float(v.data[int64(i)*f.dtype.Size():])
-		return f.spellFloat(x), x == x
-	}
-	return strconv.FormatInt(f.dtype.Integer(v.data[int64(i)*f.dtype.Size():]), 10), true
-}
-
-// spellFloat spells a number of a column of floats, a whole one as a column of whole numbers does.
-func (f *field) spellFloat(x float64) string {
-	if x == math.Trunc(x) && math.Abs(x) < 1<<53 && !f.exponents {
-		return strconv.FormatInt(int64(x), 10)
-	}
-	return strconv.FormatFloat(x, 'g', -1, 64)
-}
-
-// number returns a value as a number; NaN where there is none.
-func (f *field) number(v *vector, i int) float64 {
-	if v.null(i) {
-		return math.NaN()
-	}
-	return f.dtype.Float(v.data[int64(i)*f.dtype.Size():])
-}
-
 // look takes a sample of the columns, and finds the kinds that nobody has said.
 func (t *table) look(ctx context.Context, list []*meant) error {
 	stride, row := max(1, t.count/sampleRows), int64(0)
-	return t.scan(ctx, columnsOf(list), func(b *batch) error {
-		for i := range b.rows {
+	return t.scan(ctx, columnsOf(list), func(b *columnar.Batch) error {
+		for i := range b.Rows {
 			if (row+int64(i))%stride != 0 {
 				continue
 			}
 			for k, c := range list {
-				c.see(&b.columns[k], i)
+				c.see(&b.Columns[k], i)
 			}
 		}
-		row += int64(b.rows)
+		row += int64(b.Rows)
 		return nil
 	})
 }
@@ -142,18 +110,18 @@ func columnsOf(list []*meant) (want []int) {
 }
 
 // see takes a row of the sample into account.
-func (c *meant) see(v *vector, i int) {
-	if c.f.list {
+func (c *meant) see(v *columnar.Vector, i int) {
+	if c.f.List {
 		return
 	}
-	s, ok := c.f.cell(v, i)
+	s, ok := c.f.Cell(v, i)
 	if !ok {
 		c.gaps = true
 		return
 	}
-	c.binary = c.binary || c.f.bytes && !utf8.ValidString(s)
-	if c.sample = append(c.sample, s); !c.f.text && c.f.dtype.IsFloat() {
-		x := c.f.number(v, i)
+	c.binary = c.binary || c.f.Bytes && !utf8.ValidString(s)
+	if c.sample = append(c.sample, s); !c.f.Text && c.f.DType.IsFloat() {
+		x := c.f.Number(v, i)
 		c.fractions = c.fractions || x != math.Trunc(x)
 	}
 }
@@ -162,24 +130,24 @@ func (c *meant) see(v *vector, i int) {
 // or of bytes that are no text.
 func (c *meant) guess() string {
 	switch f := c.f; {
-	case f.list:
+	case f.List:
 		return embedding
-	case c.binary || len(c.sample) == 0 && f.unit == "":
+	case c.binary || len(c.sample) == 0 && f.Unit == "":
 		return ""
-	case f.unit != "":
+	case f.Unit != "":
 		return timestamp
-	case f.boolean:
+	case f.Boolean:
 		return categorical
-	case !f.text && f.dtype.IsFloat() && (c.fractions || !c.gaps):
+	case !f.Text && f.DType.IsFloat() && (c.fractions || !c.gaps):
 		return numerical
-	case !f.text:
+	case !f.Text:
 		if least(c.sample) >= leastCount {
 			return categorical
 		}
 		return numerical
 	}
 	for _, s := range c.sample {
-		if _, ok := parseTime(strings.TrimSpace(s)); !ok {
+		if _, ok := columnar.ParseTime(strings.TrimSpace(s)); !ok {
 			return c.guessText()
 		}
 	}
@@ -221,13 +189,13 @@ func least(values []string) int {
 func (c *meant) check(t *table) error {
 	f := c.f
 	fits := map[string]bool{
-		numerical: !f.text && !f.list, categorical: !f.list && (f.text || !f.dtype.IsHalf()), multicategorical: f.text,
-		timestamp: !f.list && (f.text || !f.dtype.IsFloat()), embedding: f.list && f.width > 0, text: f.text}
+		numerical: !f.Text && !f.List, categorical: !f.List && (f.Text || !f.DType.IsHalf()), multicategorical: f.Text,
+		timestamp: !f.List && (f.Text || !f.DType.IsFloat()), embedding: f.List && f.Width > 0, text: f.Text}
 	if ok, known := fits[c.kind]; !known {
-		return t.fail(f.name, fmt.Errorf("is to be of the kind %.40q; there are: %s", c.kind,
+		return t.fail(f.Name, fmt.Errorf("is to be of the kind %.40q; there are: %s", c.kind,
 			strings.Join(kindNames, ", ")))
 	} else if !ok {
-		return t.fail(f.name, fmt.Errorf("is %v, which cannot be %s", f, c.kind))
+		return t.fail(f.Name, fmt.Errorf("is %v, which cannot be %s", f, c.kind))
 	}
 	return nil
 }
@@ -242,13 +210,13 @@ func (x *graphOf) measure(ctx context.Context, t *table, before int64, list []*m
 		}
 	}
 	row, stride := before, strideOf(before+t.count)
-	err := t.scan(ctx, columnsOf(list), func(b *batch) error {
+	err := t.scan(ctx, columnsOf(list), func(b *columnar.Batch) error {
 		for k, c := range list {
-			if err := c.measure(b, &b.columns[k], row, stride, x.r.Budget); err != nil {
-				return b.fail(c.f.name, err)
+			if err := c.measure(b, &b.Columns[k], row, stride, x.r.Budget); err != nil {
+				return b.Fail(c.f.Name, err)
 			}
 		}
-		row += int64(b.rows)
+		row += int64(b.Rows)
 		x.r.Report("measure columns", row, t.count)
 		return nil
 	})
@@ -263,11 +231,11 @@ func (x *graphOf) measure(ctx context.Context, t *table, before int64, list []*m
 func strideOf(rows int64) int64 { return max(1, (rows+quantileRows-1)/quantileRows) }
 
 // measure takes a batch into account, of which row is the first. One row in stride gives a value for quantiles.
-func (c *meant) measure(b *batch, v *vector, row, stride int64, budget *source.Budget) (err error) {
+func (c *meant) measure(b *columnar.Batch, v *columnar.Vector, row, stride int64, budget *source.Budget) (err error) {
 	switch c.kind {
 	case numerical:
-		for i := range b.rows {
-			x := c.f.number(v, i)
+		for i := range b.Rows {
+			x := c.f.Number(v, i)
 			if x != x || math.IsInf(x, 0) {
 				c.missing++
 				continue
@@ -280,15 +248,15 @@ func (c *meant) measure(b *batch, v *vector, row, stride int64, budget *source.B
 			}
 		}
 	case categorical:
-		for i := range b.rows {
-			s, ok := c.f.cell(v, i)
+		for i := range b.Rows {
+			s, ok := c.f.Cell(v, i)
 			if !ok {
 				c.missing++
 				continue
 			}
 			k, err := c.names.Number([]byte(s))
 			if err != nil {
-				return &rowError{i, err}
+				return columnar.AtRow(i, err)
 			}
 			if k == int64(len(c.counts)) {
 				if c.counts, err = source.Grow(budget.Ledger(), c.counts, 1); err != nil {
@@ -299,7 +267,7 @@ func (c *meant) measure(b *batch, v *vector, row, stride int64, budget *source.B
 			c.counts[k]++
 		}
 	case timestamp:
-		data, err := c.f.timesOf(v, b.rows, unified.Int64, nil)
+		data, err := c.f.TimesOf(v, b.Rows, unified.Int64, nil)
 		if err != nil {
 			return err
 		}
@@ -310,8 +278,8 @@ func (c *meant) measure(b *batch, v *vector, row, stride int64, budget *source.B
 		}
 		c.measureTimes(data, c.unit, row, stride)
 	default:
-		for i := range b.rows {
-			if v.null(i) {
+		for i := range b.Rows {
+			if v.Null(i) {
 				c.missing++
 			}
 		}
@@ -368,9 +336,9 @@ type described struct {
 func describe(list []*meant) []byte {
 	var all []described
 	for _, c := range list {
-		d := described{Name: c.f.name, Kind: c.kind, Missing: c.missing}
+		d := described{Name: c.f.Name, Kind: c.kind, Missing: c.missing}
 		if c.kind == embedding {
-			d.Width = c.f.width
+			d.Width = c.f.Width
 		}
 		if m := &c.moments; m.n > 0 {
 			std := math.Sqrt(m.squares / float64(m.n))

@@ -16,6 +16,7 @@ import (
 	"github.com/apache/arrow/go/v15/parquet/file"
 	"github.com/apache/arrow/go/v15/parquet/schema"
 
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/columnar"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
@@ -115,14 +116,14 @@ func drawLists(draw *rand.Rand, rows int) (r arrow.Record, want []string) {
 }
 
 // spellLists spells a row of lists of int32 and of texts.
-func spellLists(b *batch, i int) (row string) {
-	for k := range b.columns {
-		v := &b.columns[k]
-		for j := v.offsets[i]; j < v.offsets[i+1]; j++ {
-			if v.texts != nil {
-				row += string(v.texts[j]) + " "
+func spellLists(b *columnar.Batch, i int) (row string) {
+	for k := range b.Columns {
+		v := &b.Columns[k]
+		for j := v.Offsets[i]; j < v.Offsets[i+1]; j++ {
+			if v.Texts != nil {
+				row += string(v.Texts[j]) + " "
 			} else {
-				row += fmt.Sprint(unified.Int32.Integer(v.data[4*j:]), " ")
+				row += fmt.Sprint(unified.Int32.Integer(v.Data[4*j:]), " ")
 			}
 		}
 		row += "; "
@@ -143,8 +144,8 @@ func TestListsOfAnyLengthAreReadAsTheyAre(t *testing.T) {
 		x.readRagged(0)
 		x.readRagged(1)
 		at := 0
-		expect.OK(t, x.scan(context.Background(), []int{0, 1}, func(b *batch) error {
-			for i := range b.rows {
+		expect.OK(t, x.scan(context.Background(), []int{0, 1}, func(b *columnar.Batch) error {
+			for i := range b.Rows {
 				row := spellLists(b, i)
 				expect.Ensure(t, row == want[at], "%s: row %d is %q, not %q", name, at, row, want[at])
 				at++

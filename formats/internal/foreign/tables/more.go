@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/columnar"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -97,7 +98,7 @@ func (m *More) open(ctx context.Context, r *source.Request) (map[int]*table, err
 	}
 	for _, t := range opened {
 		for i := range t.list {
-			t.list[i].gaps = false // the dataset has a type
+			t.list[i].Gaps = false // the dataset has a type
 		}
 	}
 	maps.DeleteFunc(opened, func(_ int, t *table) bool { return t.count == 0 })
@@ -290,20 +291,20 @@ func (n *nodeType) takeBefore() error {
 func (n *nodeType) sameKeys() error {
 	f := &n.table.list[n.id]
 	switch {
-	case n.first == 0 || n.text == f.text:
+	case n.first == 0 || n.text == f.Text:
 		return nil
 	case n.text && n.table.isText():
 		n.table.readAsText(n.id)
 		return nil
 	case n.text:
-		return source.Error(n.table.at[0].Path(), f.name, -1, "write the column as text",
+		return source.Error(n.table.at[0].Path(), f.Name, -1, "write the column as text",
 			fmt.Errorf("is %v, and the keys of %q are text", f, n.spec.Type))
 	}
 	row, cell := int64(-1), ""
-	if f.odd.cell != "" {
-		row, cell = f.odd.line, fmt.Sprintf(", as %.40q", f.odd.cell)
+	if f.Odd.Cell != "" {
+		row, cell = f.Odd.Line, fmt.Sprintf(", as %.40q", f.Odd.Cell)
 	}
-	return source.Error(n.table.at[0].Path(), f.name, row, "write the column as whole numbers",
+	return source.Error(n.table.at[0].Path(), f.Name, row, "write the column as whole numbers",
 		fmt.Errorf("is text%s, and the keys of %q are numbers", cell, n.spec.Type))
 }
 
@@ -319,13 +320,13 @@ func (x *graphOf) readAsKeys() {
 
 // find returns the column of exactly a name; -1 for none.
 func (t *table) find(name string) int {
-	return slices.IndexFunc(t.list, func(f field) bool { return f.name == name })
+	return slices.IndexFunc(t.list, func(f columnar.Field) bool { return f.Name == name })
 }
 
 // readAsText has a column of a CSV read as it is written.
 func (t *table) readAsText(column int) {
-	t.list[column] = field{name: t.list[column].name, text: true, width: 1}
+	t.list[column] = columnar.Field{Name: t.list[column].Name, Text: true, Width: 1}
 	for _, p := range t.parts {
-		p.fields()[column] = t.list[column]
+		p.Fields()[column] = t.list[column]
 	}
 }

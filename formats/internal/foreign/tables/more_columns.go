@@ -85,7 +85,7 @@ func (c *moreColumns) tellRest() {
 	var left []string
 	for i := range c.n.table.list {
 		if !c.used[i] {
-			left = append(left, c.n.table.list[i].name)
+			left = append(left, c.n.table.list[i].Name)
 		}
 	}
 	if left != nil {
@@ -118,8 +118,8 @@ func (c *moreColumns) add(col graph.Column) error {
 	if _, err := c.n.table.column(col.Name); err != nil {
 		return err
 	}
-	if f := &c.n.table.list[i]; f.text && col.Unit == "" {
-		return c.n.table.fail(f.name, fmt.Errorf("is text, and the dataset has %v", col.DType))
+	if f := &c.n.table.list[i]; f.Text && col.Unit == "" {
+		return c.n.table.fail(f.Name, fmt.Errorf("is text, and the dataset has %v", col.DType))
 	}
 	c.to.Columns = append(c.to.Columns, c.n.column(col.Name, []int{i}))
 	return nil
@@ -225,7 +225,7 @@ func (d *described) fits(col *graph.Column, rows int64) bool {
 
 // continues makes a column of the table that of which the dataset has rows, with what it says of them.
 func (c *moreColumns) continues(m *meant, d *described) error {
-	if _, err := c.n.table.column(m.f.name); err != nil {
+	if _, err := c.n.table.column(m.f.Name); err != nil {
 		return err
 	}
 	if m.kind == categorical {
@@ -246,8 +246,8 @@ func (c *moreColumns) continues(m *meant, d *described) error {
 				least: d.Quantiles[0], most: d.Quantiles[4]}
 		}
 	case embedding:
-		if m.missing = d.Missing; m.f.width != d.Width {
-			return c.n.table.fail(m.f.name, fmt.Errorf("is %v, and the dataset has rows of %d", m.f, d.Width))
+		if m.missing = d.Missing; m.f.Width != d.Width {
+			return c.n.table.fail(m.f.Name, fmt.Errorf("is %v, and the dataset has rows of %d", m.f, d.Width))
 		}
 	}
 	return nil
@@ -259,7 +259,7 @@ func (c *moreColumns) listOf(m *meant) string {
 	for name := range c.lists {
 		names.have[name] = true
 	}
-	return names.free(m.f.name)
+	return names.free(m.f.Name)
 }
 
 // taken are the names that columns of a database have, whatever those of its table are called.
@@ -285,8 +285,8 @@ func (c *moreColumns) takeCategories(m *meant) error {
 		}
 		x, no := strconv.ParseFloat(s, 64)
 		short := strconv.FormatFloat(x, 'g', -1, 64)
-		m.f.exponents = m.f.exponents || no == nil && short == s && strings.Contains(s, "e+")
-		digits = digits && no == nil && (short == s || m.f.spellFloat(x) == s)
+		m.f.Exponents = m.f.Exponents || no == nil && short == s && strings.Contains(s, "e+")
+		digits = digits && no == nil && (short == s || m.f.SpellFloat(x) == s)
 		m.old++
 		return err
 	}); err != nil {
@@ -298,10 +298,10 @@ func (c *moreColumns) takeCategories(m *meant) error {
 	m.counts = m.counts[:m.old]
 	has := func(name string) bool { return m.names.Find([]byte(name)) >= 0 }
 	switch f := m.f; { // a CSV does not say what its cells are
-	case f.boolean && (has("0") || has("1")) && !has("true") && !has("false"):
-		f.boolean = false // one value has one name
-	case f.text || digits || !c.n.table.isText():
-	case f.boolean && (has("true") || has("false") || m.old == 0):
+	case f.Boolean && (has("0") || has("1")) && !has("true") && !has("false"):
+		f.Boolean = false // one value has one name
+	case f.Text || digits || !c.n.table.isText():
+	case f.Boolean && (has("true") || has("false") || m.old == 0):
 	default:
 		c.n.table.readAsText(m.at)
 	}
@@ -347,7 +347,7 @@ func (c *meant) again(g *group, data []byte, scale float64, row, stride int64) e
 		case k == missing:
 			c.missing++
 		case k < 0 || k >= int64(c.old):
-			return fmt.Errorf("%w: the category %d of %q, of which there are %d", formats.ErrCorrupt, k, c.f.name,
+			return fmt.Errorf("%w: the category %d of %q, of which there are %d", formats.ErrCorrupt, k, c.f.Name,
 				c.old)
 		default:
 			c.counts[k]++
@@ -433,8 +433,8 @@ func (c *moreColumns) addText(ctx context.Context, name string, list *formats.St
 	if c.used[i] = true; t.isText() {
 		t.readAsText(i)
 	}
-	if !t.list[i].text {
-		return t.fail(t.list[i].name, fmt.Errorf("is %v, and the dataset has text", &t.list[i]))
+	if !t.list[i].Text {
+		return t.fail(t.list[i].Name, fmt.Errorf("is %v, and the dataset has text", &t.list[i]))
 	}
 	more := t.strings(ctx, name, i)
 	c.to.Strings = append(c.to.Strings, source.Strings{Name: name, Rows: c.n.count,

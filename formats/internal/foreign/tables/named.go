@@ -54,7 +54,7 @@ func (t *table) rename(names []string) error {
 			option.Named("Columns"), len(names), len(t.list), t.names())
 	}
 	for i, name := range names {
-		t.list[i].name = name
+		t.list[i].Name = name
 	}
 	return nil
 }

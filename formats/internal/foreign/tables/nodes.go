@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/columnar"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
@@ -102,7 +103,7 @@ func (x *graphOf) describeNodes(ctx context.Context, at int) error {
 	}
 	used := map[int]bool{}
 	if n.id >= 0 {
-		if n.text && n.table.list[n.id].hex {
+		if n.text && n.table.list[n.id].Hex {
 			if err := x.tell(ctx, n.table, n.id); err != nil {
 				return err
 			}
@@ -135,27 +136,27 @@ func (t *table) leave(names []string, used map[int]bool) {
 
 // pack returns the type of columns that are laid side by side under a name, and the unit of times.
 func (t *table) pack(name string, parts []int) (dtype unified.DType, unit string, width int64, err error) {
-	if f := &t.list[parts[0]]; len(parts) == 1 && f.times(name) {
-		dtype, unit = f.stored(name)
-		return dtype, unit, f.width, nil
+	if f := &t.list[parts[0]]; len(parts) == 1 && f.Times(name) {
+		dtype, unit = f.Stored(name)
+		return dtype, unit, f.Width, nil
 	}
 	for i, p := range parts {
 		f := &t.list[p]
-		if f.text {
-			return 0, "", 0, t.fail(f.name, errors.New("is text, which cannot be a part of features"))
+		if f.Text {
+			return 0, "", 0, t.fail(f.Name, errors.New("is text, which cannot be a part of features"))
 		}
 		if i == 0 {
-			dtype = f.packed()
-		} else if dtype != f.packed() {
+			dtype = f.Packed()
+		} else if dtype != f.Packed() {
 			dtype = unified.Float32
-			if f.dtype == unified.Float16 || t.list[parts[0]].dtype == unified.Float16 {
-				return 0, "", 0, t.fail(f.name, errors.New("is float16 beside other types: make them one type"))
+			if f.DType == unified.Float16 || t.list[parts[0]].DType == unified.Float16 {
+				return 0, "", 0, t.fail(f.Name, errors.New("is float16 beside other types: make them one type"))
 			}
 		}
-		width += f.width
+		width += f.Width
 	}
-	if width == 0 || width > maxWidth {
-		return 0, "", 0, t.fail(t.list[parts[0]].name, fmt.Errorf("has rows of %d numbers", width))
+	if width == 0 || width > columnar.MaxWidth {
+		return 0, "", 0, t.fail(t.list[parts[0]].Name, fmt.Errorf("has rows of %d numbers", width))
 	}
 	return dtype, "", width, nil
 }
@@ -164,7 +165,7 @@ func (t *table) pack(name string, parts []int) (dtype unified.DType, unit string
 func (n *nodeType) column(name string, parts []int) source.Column {
 	dtype, unit, width, err := n.table.pack(name, parts)
 	c := source.Column{Column: graph.Column{Name: name, DType: dtype, Unit: unit}, Number: len(n.packed)}
-	if width > 1 || n.table.list[parts[0]].list {
+	if width > 1 || n.table.list[parts[0]].List {
 		c.Shape = []int64{width}
 	}
 	n.packed = append(n.packed, packed{name, parts, dtype, err})
@@ -198,11 +199,11 @@ func (n *nodeType) write(ctx context.Context, numbers []int, to []io.Writer) err
 		want = append(want, n.packed[k].parts...)
 	}
 	var buf []byte
-	return n.table.scan(ctx, want, func(b *batch) (err error) {
+	return n.table.scan(ctx, want, func(b *columnar.Batch) (err error) {
 		part, at := *b, 0
 		for i, k := range numbers {
 			p := &n.packed[k]
-			part.columns = b.columns[at : at+len(p.parts)]
+			part.Columns = b.Columns[at : at+len(p.parts)]
 			at += len(p.parts)
 			if buf, err = n.table.rows(&part, p.name, p.parts, p.dtype, buf[:0]); err == nil {
 				_, err = to[i].Write(buf)
@@ -216,31 +217,31 @@ func (n *nodeType) write(ctx context.Context, numbers []int, to []io.Writer) err
 }
 
 // rows appends the rows of columns side by side, as numbers of one type.
-func (t *table) rows(b *batch, name string, parts []int, dtype unified.DType, to []byte) ([]byte, error) {
-	if f := &t.list[parts[0]]; len(parts) == 1 && f.times(name) {
-		to, err := f.timesOf(&b.columns[0], b.rows, dtype, to)
+func (t *table) rows(b *columnar.Batch, name string, parts []int, dtype unified.DType, to []byte) ([]byte, error) {
+	if f := &t.list[parts[0]]; len(parts) == 1 && f.Times(name) {
+		to, err := f.TimesOf(&b.Columns[0], b.Rows, dtype, to)
 		if err != nil {
-			err = b.fail(f.name, err)
+			err = b.Fail(f.Name, err)
 		}
 		return to, err
 	}
 	var data [][]byte
 	for k, p := range parts {
-		f, v := &t.list[p], &b.columns[k]
-		if i := firstNull(v.valid); i >= 0 && f.packed() < unified.Float16 {
-			return nil, b.fail(f.name, &rowError{i, errors.New("the number is missing: fill it, or list the columns " +
-				"that are wanted under \"columns\"")})
+		f, v := &t.list[p], &b.Columns[k]
+		if i := v.FirstNull(); i >= 0 && f.Packed() < unified.Float16 {
+			return nil, b.Fail(f.Name, columnar.AtRow(i, errors.New("the number is missing: fill it, or list the "+
+				"columns that are wanted under \"columns\"")))
 		}
-		data = append(data, f.packedData(v))
+		data = append(data, f.PackedData(v))
 	}
 	if len(parts) == 1 {
-		return source.Convert(to, t.list[parts[0]].packed(), dtype, data[0]), nil
+		return source.Convert(to, t.list[parts[0]].Packed(), dtype, data[0]), nil
 	}
-	for i := range int64(b.rows) {
+	for i := range int64(b.Rows) {
 		for k, p := range parts {
 			f := &t.list[p]
-			row := f.packed().Size() * f.width
-			to = source.Convert(to, f.packed(), dtype, data[k][i*row:(i+1)*row])
+			row := f.Packed().Size() * f.Width
+			to = source.Convert(to, f.Packed(), dtype, data[k][i*row:(i+1)*row])
 		}
 	}
 	return to, nil
@@ -259,7 +260,7 @@ func (x *graphOf) features(ctx context.Context, n *nodeType, node *source.NodeTy
 	}
 	if parts == nil {
 		i := n.table.has("feature", "features", "feat", "x", "embedding")
-		if i < 0 || used[i] || !n.table.list[i].list || n.table.list[i].width == 0 {
+		if i < 0 || used[i] || !n.table.list[i].List || n.table.list[i].Width == 0 {
 			return nil
 		}
 		parts, used[i] = []int{i}, true
@@ -301,21 +302,21 @@ func (x *graphOf) label(ctx context.Context, n *nodeType, node *source.NodeType,
 		return err
 	}
 	f := &n.table.list[at]
-	if f.list {
+	if f.List {
 		node.Columns = append(node.Columns, n.column("label", []int{at}))
 		return nil
 	}
 	var names *source.Names
-	if f.text {
+	if f.Text {
 		names = source.NewNames(x.r.Budget)
 		x.g.Own(names)
 	}
 	spool := &source.Spool{Budget: x.r.Budget}
 	x.g.Own(spool)
 	var got []int64
-	err := n.table.scan(ctx, []int{at}, func(b *batch) (err error) {
-		if got, err = labels(f, &b.columns[0], names, got[:0]); err != nil {
-			return b.fail(f.name, err)
+	err := n.table.scan(ctx, []int{at}, func(b *columnar.Batch) (err error) {
+		if got, err = labels(f, &b.Columns[0], names, got[:0]); err != nil {
+			return b.Fail(f.Name, err)
 		}
 		node.Classes = max(node.Classes, source.Classes(got))
 		_, err = spool.Write(unified.FromSlice(got).Bytes())
@@ -331,31 +332,31 @@ func (x *graphOf) label(ctx context.Context, n *nodeType, node *source.NodeType,
 		if n.spec.Label == "" {
 			change = source.Renumbered
 		}
-		x.g.Tell(change, f.name, names.Len(),
+		x.g.Tell(change, f.Name, names.Len(),
 			"classes of %q are numbered as they appear, and \"class\" has their names",
-			f.name)
+			f.Name)
 	}
 	node.Columns = append(node.Columns, source.Bytes(graph.Column{Name: "label", DType: unified.Int64}, data))
 	return err
 }
 
-func labels(f *field, v *vector, names *source.Names, to []int64) (_ []int64, err error) {
-	if !f.text {
-		if to, err = ints(f, v.data, to); err != nil {
+func labels(f *columnar.Field, v *columnar.Vector, names *source.Names, to []int64) (_ []int64, err error) {
+	if !f.Text {
+		if to, err = columnar.Ints(f, v.Data, to); err != nil {
 			return nil, err
 		}
 		for i := range to {
-			if v.null(i) {
+			if v.Null(i) {
 				to[i] = missing
 			}
 		}
 		return to, nil
 	}
-	for i, s := range v.texts {
+	for i, s := range v.Texts {
 		id := int64(missing)
-		if !v.null(i) {
+		if !v.Null(i) {
 			if id, err = names.Number(s); err != nil {
-				return nil, &rowError{i, err}
+				return nil, columnar.AtRow(i, err)
 			}
 		}
 		to = append(to, id)
@@ -385,7 +386,7 @@ func (x *graphOf) split(ctx context.Context, n *nodeType, node *source.NodeType,
 	}
 	most := 0 // index of a split
 	switch {
-	case at >= 0 && !used[at] && t.list[at].text:
+	case at >= 0 && !used[at] && t.list[at].Text:
 		used[at] = true
 		if err := t.eachSplit(ctx, at, func(name string, row int64) error {
 			return add(splitKey{name, 0}, row)
@@ -428,21 +429,21 @@ type splitKey struct {
 // eachOfMask calls add for the rows that a column of numbers marks, unless it has another part.
 func (t *table) eachOfMask(ctx context.Context, mask int, used map[int]bool, add func(row int64) error) error {
 	f := &t.list[mask]
-	if used[mask] || f.text || f.list || f.dtype >= unified.Float16 {
+	if used[mask] || f.Text || f.List || f.DType >= unified.Float16 {
 		return nil
 	}
 	used[mask] = true
 	row := int64(0)
-	return t.scan(ctx, []int{mask}, func(b *batch) error {
-		for i := range b.rows {
-			at := int64(i) * f.dtype.Size()
-			if f.dtype.Integer(b.columns[0].data[at:]) != 0 && !b.columns[0].null(i) {
+	return t.scan(ctx, []int{mask}, func(b *columnar.Batch) error {
+		for i := range b.Rows {
+			at := int64(i) * f.DType.Size()
+			if f.DType.Integer(b.Columns[0].Data[at:]) != 0 && !b.Columns[0].Null(i) {
 				if err := add(row + int64(i)); err != nil {
 					return err
 				}
 			}
 		}
-		row += int64(b.rows)
+		row += int64(b.Rows)
 		return nil
 	})
 }
@@ -450,22 +451,22 @@ func (t *table) eachOfMask(ctx context.Context, mask int, used map[int]bool, add
 // eachSplit calls add for each row with the split that it is in.
 func (t *table) eachSplit(ctx context.Context, at int, add func(name string, row int64) error) error {
 	row := int64(0)
-	return t.scan(ctx, []int{at}, func(b *batch) error {
-		v := &b.columns[0]
-		for i, s := range v.texts {
+	return t.scan(ctx, []int{at}, func(b *columnar.Batch) error {
+		v := &b.Columns[0]
+		for i, s := range v.Texts {
 			text := strings.ToLower(strings.TrimSpace(string(s)))
-			if v.null(i) || text == "" || text == "none" {
+			if v.Null(i) || text == "" || text == "none" {
 				continue
 			}
 			name, ok := splitNames[text]
 			if !ok {
-				return b.fail(t.list[at].name, &rowError{i, fmt.Errorf("%.40q is none of train, val and test", s)})
+				return b.Fail(t.list[at].Name, columnar.AtRow(i, fmt.Errorf("%.40q is none of train, val and test", s)))
 			}
 			if err := add(name, row+int64(i)); err != nil {
 				return err
 			}
 		}
-		row += int64(b.rows)
+		row += int64(b.Rows)
 		return nil
 	})
 }
@@ -482,10 +483,10 @@ func (x *graphOf) others(ctx context.Context, n *nodeType, node *source.NodeType
 			return nil
 		}
 		have[name] = true
-		if t.list[i].width == 0 {
+		if t.list[i].Width == 0 {
 			return t.fail(name, errors.New("has lists of as many numbers as that of the first row, which has none"))
 		}
-		if t.list[i].text && !t.list[i].times(name) {
+		if t.list[i].Text && !t.list[i].Times(name) {
 			node.Strings = append(node.Strings, t.strings(ctx, name, i))
 		} else {
 			node.Columns = append(node.Columns, n.column(name, []int{i}))
@@ -523,7 +524,7 @@ func (x *graphOf) others(ctx context.Context, n *nodeType, node *source.NodeType
 	rest, err := x.rest(ctx, t, used)
 	for _, i := range rest {
 		if err == nil {
-			err = add(t.list[i].name, i)
+			err = add(t.list[i].Name, i)
 		}
 	}
 	return err
@@ -535,10 +536,10 @@ func (x *graphOf) rest(ctx context.Context, t *table, used map[int]bool) (list [
 	for i, f := range t.list {
 		switch {
 		case used[i]:
-		case f.bad == "" && (!f.text || f.unit != "") && f.width > 0:
+		case f.Bad == "" && (!f.Text || f.Unit != "") && f.Width > 0:
 			list = append(list, i)
 		default:
-			if left = append(left, fmt.Sprintf("%s (%v)", f.name, &f)); f.doubt != nil {
+			if left = append(left, fmt.Sprintf("%s (%v)", f.Name, &f)); f.Doubt != nil {
 				err = x.tell(ctx, t, i)
 			}
 		}
@@ -554,14 +555,14 @@ func (x *graphOf) rest(ctx context.Context, t *table, used map[int]bool) (list [
 // strings returns a column of text.
 func (t *table) strings(ctx context.Context, name string, at int) source.Strings {
 	return source.Strings{Name: name, Rows: t.count, Each: func(yield func(string) error) error {
-		return t.scan(ctx, []int{at}, func(b *batch) error {
-			for i, s := range b.columns[0].texts {
+		return t.scan(ctx, []int{at}, func(b *columnar.Batch) error {
+			for i, s := range b.Columns[0].Texts {
 				if !utf8.Valid(s) {
 					remedy := ""
-					if t.list[at].bytes {
+					if t.list[at].Bytes {
 						remedy = "write the column as text, or the table without it"
 					}
-					return source.Error(b.path, name, b.at(i), remedy, fmt.Errorf("%.40q is %w", s, graph.ErrText))
+					return source.Error(b.Path, name, b.At(i), remedy, fmt.Errorf("%.40q is %w", s, graph.ErrText))
 				}
 				if err := yield(string(s)); err != nil {
 					return err

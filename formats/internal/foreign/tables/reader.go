@@ -8,6 +8,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/arrow"
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/parquet"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/internal/option"
 )
@@ -51,7 +53,7 @@ func IsTable(at source.Place) bool {
 // isTable reports whether a file's first bytes are those of Parquet or Arrow.
 func isTable(head []byte) bool {
 	s := string(head)
-	return strings.HasPrefix(s, parquetMagic) || strings.HasPrefix(s, arrowMagic) || strings.HasPrefix(s, streamMagic)
+	return strings.HasPrefix(s, parquet.Magic) || arrow.Is(head)
 }
 
 // isMeant reports whether a text that is no mapping is meant as one: it names nodes or edges, and something of each.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/columnar"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
 	"github.com/khop-gnn/khop/internal/expect"
@@ -29,8 +30,8 @@ func TestRefusalsSayWhatIsWrongAndWhatIsAllowed(t *testing.T) {
 	const two = "edges: {e: {file: [a.csv, e.csv]}}"
 	node := func(of string) string { return "nodes: {a: {file: a.csv, " + of + "}}\nedges: {e: e.csv}" }
 	for _, c := range []struct{ mapping, a, e, says string }{
-		{plain, "", header(maxFields + 1), "e.csv: not a table, or a damaged one: 16385 columns; the file is cut " +
-			"short or damaged, or written in a way that is not supported: write it again"},
+		{plain, "", header(columnar.MaxFields + 1), "e.csv: not a table, or a damaged one: 16385 columns; the file " +
+			"is cut short or damaged, or written in a way that is not supported: write it again"},
 		{plain, "", "PARE1234", "e.csv: an encrypted Parquet file, which is not read: decrypt it first"},
 		{plain, "", "FEA11234", "e.csv: a file of Feather 1, which is not read: write it as version 2, or as Parquet"},
 		{two, edge, "src,dst,w\n0,1,2\n", "e.csv: there are 3 columns, and 2 in the first file; the files of a table " +
@@ -85,7 +86,7 @@ func TestRefusalsSayWhatIsWrongAndWhatIsAllowed(t *testing.T) {
 }
 
 func TestATableHasAsManyColumnsAsItMay(t *testing.T) {
-	at := sourcetest.Folder(t, "g", map[string]string{"e.csv": header(maxFields)}).In("e.csv")
+	at := sourcetest.Folder(t, "g", map[string]string{"e.csv": header(columnar.MaxFields)}).In("e.csv")
 	p, err := openPart(context.Background(), at, Format{}, &source.Request{})
-	expect.That(t, err == nil && len(p.fields()) == maxFields, "%v", err)
+	expect.That(t, err == nil && len(p.Fields()) == columnar.MaxFields, "%v", err)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/parquet"
 	"github.com/khop-gnn/khop/formats/internal/source"
 )
 
@@ -63,7 +64,7 @@ func (x *graphOf) whole(ctx context.Context, e *EdgeTable) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if string(head[:min(len(head), len(parquetMagic))]) != parquetMagic {
+		if string(head[:min(len(head), len(parquet.Magic))]) != parquet.Magic {
 			return fmt.Sprintf("%s is not Parquet", p.Path()), nil
 		}
 	}
@@ -78,10 +79,10 @@ func (x *graphOf) planned(ctx context.Context) (*source.Planned, error) {
 		switch {
 		case n.table != nil && n.id >= 0:
 			f := &n.table.list[n.id]
-			if f.list {
+			if f.List {
 				return &source.Planned{Whole: "ids are lists"}, nil // reading it says so
 			}
-			if keyed, text = true, f.text; !text {
+			if keyed, text = true, f.Text; !text {
 				same, err := n.rowNumbers(ctx, f)
 				if err != nil {
 					return nil, err
@@ -91,7 +92,7 @@ func (x *graphOf) planned(ctx context.Context) (*source.Planned, error) {
 		case n.table == nil && !n.fixed:
 			for _, e := range x.edges {
 				for _, end := range []end{e.src, e.dst} {
-					if end.node == n && (e.table.list[end.column].text || x.r.IDs == "names") {
+					if end.node == n && (e.table.list[end.column].Text || x.r.IDs == "names") {
 						keyed, text = true, true
 					}
 				}
@@ -174,20 +175,20 @@ func (x *graphOf) limitTo(s *source.Slice) {
 		some := *e.table
 		some.parts, some.at, some.count = nil, nil, 0
 		for i, p := range e.table.parts {
-			f := *p.(*parquetFile)
-			f.first, f.last, f.count = 0, 0, 0
-			for g, rows := range f.groups {
+			f := p.(*parquet.File)
+			first, last := 0, 0
+			for g, rows := range f.Groups() {
 				if part(at) == s.Number {
-					if f.count == 0 {
-						f.first = g
+					if last == 0 {
+						first = g
 					}
-					f.last, f.count = g+1, f.count+rows
+					last = g + 1
 				}
 				at += rows
 			}
-			if f.count > 0 {
-				some.parts, some.at, some.count = append(some.parts, &f), append(some.at, e.table.at[i]),
-					some.count+f.count
+			if own := f.Only(first, last); own.Rows() > 0 {
+				some.parts, some.at, some.count = append(some.parts, own), append(some.at, e.table.at[i]),
+					some.count+own.Rows()
 			}
 		}
 		e.table, e.count = &some, some.count

@@ -13,6 +13,11 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/arrow"
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/columnar"
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/csv"
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/guard"
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/parquet"
 	"github.com/khop-gnn/khop/formats/internal/source"
 )
 
@@ -21,10 +26,10 @@ var Extensions = []string{".parquet", ".arrow", ".feather", ".csv", ".tsv", ".cs
 
 // part is a file of a table.
 type part interface {
-	fields() []field
-	rows() int64
+	Fields() []columnar.Field
+	Rows() int64
 	// scan yields the rows of some columns, in order. It may be called several times.
-	scan(ctx context.Context, want []int, yield func(*batch) error) error
+	Scan(ctx context.Context, want []int, yield func(*columnar.Batch) error) error
 }
 
 // table is one file, or many that have the same columns: their rows follow one another.
@@ -32,7 +37,7 @@ type table struct {
 	name  string
 	parts []part
 	at    []source.Place
-	list  []field
+	list  []columnar.Field
 	count int64
 	limit *limit // nil: all rows are taken
 }
@@ -131,14 +136,12 @@ func openPart(ctx context.Context, at source.Place, format Format, r *source.Req
 	}
 	head = head[:n]
 	switch {
-	case bytes.HasPrefix(head, []byte(parquetMagic)):
-		p := &parquetFile{at: at, budget: r.Budget}
-		return p, p.describe()
+	case bytes.HasPrefix(head, []byte(parquet.Magic)):
+		return parquet.Open(at, r.Budget)
 	case bytes.HasPrefix(head, []byte("PARE")):
 		return nil, errors.New("an encrypted Parquet file, which is not read: decrypt it first")
-	case bytes.HasPrefix(head, []byte(arrowMagic)), bytes.HasPrefix(head, []byte(streamMagic)):
-		f := &arrowFile{at: at, budget: r.Budget, stream: !bytes.HasPrefix(head, []byte(arrowMagic))}
-		return f, f.describe(ctx)
+	case arrow.Is(head):
+		return arrow.Open(ctx, at, r.Budget, head)
 	case bytes.HasPrefix(head, []byte("FEA1")):
 		return nil, errors.New("a file of Feather 1, which is not read: write it as version 2, or as Parquet")
 	}
@@ -154,8 +157,7 @@ func openPart(ctx context.Context, at source.Place, format Format, r *source.Req
 	if format.Null != nil {
 		nulls = format.Null
 	}
-	f := &csvFile{at: at, budget: r.Budget, format: format, nulls: source.NullSet(nulls)}
-	return f, f.describe(ctx)
+	return csv.Open(ctx, at, r.Budget, format.Delimiter, format.Header, source.NullSet(nulls))
 }
 
 // wrap says of an error which file, row and column it is about.
@@ -163,17 +165,17 @@ func wrap(ctx context.Context, at source.Place, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	var column *columnError
+	var column *columnar.ColumnError
 	name, row := "", int64(-1)
 	if errors.As(err, &column) {
-		name, row = column.column, column.row
-		var within *rowError
-		if err = column.err; errors.As(err, &within) {
-			row += int64(within.row)
+		name, row = column.Column, column.Row
+		var within *columnar.RowError
+		if err = column.Err; errors.As(err, &within) {
+			row += int64(within.Row)
 		}
 	}
 	remedy := ""
-	if errors.Is(err, ErrFormat) {
+	if errors.Is(err, guard.ErrFormat) {
 		remedy = "the file is cut short or damaged, or written in a way that is not supported: write it again"
 	}
 	return source.Error(at.Path(), name, row, remedy, err)
@@ -181,56 +183,56 @@ func wrap(ctx context.Context, at source.Place, err error) error {
 
 // add appends a file.
 func (t *table) add(p part) error {
-	list := p.fields()
+	list := p.Fields()
 	if t.parts == nil {
 		t.list = slices.Clone(list)
 		for i, f := range t.list {
-			if slices.ContainsFunc(t.list[:i], func(o field) bool { return o.name == f.name }) && f.bad == "" {
-				t.list[i].bad = "a second column of the same name"
+			if slices.ContainsFunc(t.list[:i], func(o columnar.Field) bool { return o.Name == f.Name }) && f.Bad == "" {
+				t.list[i].Bad = "a second column of the same name"
 			}
-			if !utf8.ValidString(f.name) {
-				t.list[i].bad = "a name that is not UTF-8"
+			if !utf8.ValidString(f.Name) {
+				t.list[i].Bad = "a name that is not UTF-8"
 			}
 		}
 	} else if err := t.unify(p); err != nil {
 		return err
 	}
 	t.parts = append(t.parts, p)
-	t.count += p.rows()
+	t.count += p.Rows()
 	return nil
 }
 
 // unify makes the columns of another file those of the table. Of texts, what a column is depends on all files.
 func (t *table) unify(p part) error {
-	list := p.fields()
+	list := p.Fields()
 	if len(list) != len(t.list) {
 		return fmt.Errorf("there are %d columns, and %d in the first file", len(list), len(t.list))
 	}
 	for i := range list {
 		a, b := &t.list[i], &list[i]
-		same := a.name == b.name && a.text == b.text && a.dtype == b.dtype && a.list == b.list && a.width == b.width &&
-			a.unit == b.unit
-		_, isText := p.(*csvFile)
+		same := a.Name == b.Name && a.Text == b.Text && a.DType == b.DType && a.List == b.List && a.Width == b.Width &&
+			a.Unit == b.Unit
+		_, isText := p.(*csv.File)
 		switch {
-		case a.name != b.name:
-			return fmt.Errorf("column %d is %q, and %q in the first file", i, b.name, a.name)
-		case same || p.rows() == 0:
+		case a.Name != b.Name:
+			return fmt.Errorf("column %d is %q, and %q in the first file", i, b.Name, a.Name)
+		case same || p.Rows() == 0:
 		case t.count == 0:
 			t.list[i] = list[i]
-		case isText && !a.list && !b.list && !a.text && !b.text:
-			a.dtype, a.gaps = source.Common(a.dtype, b.dtype), a.gaps || b.gaps
-			a.gaps = a.gaps && !a.dtype.IsFloat()
-		case isText && (a.text || b.text):
-			*a = field{name: a.name, text: true, width: 1, doubt: cmp.Or(a.doubt, b.doubt)}
+		case isText && !a.List && !b.List && !a.Text && !b.Text:
+			a.DType, a.Gaps = source.Common(a.DType, b.DType), a.Gaps || b.Gaps
+			a.Gaps = a.Gaps && !a.DType.IsFloat()
+		case isText && (a.Text || b.Text):
+			*a = columnar.Field{Name: a.Name, Text: true, Width: 1, Doubt: cmp.Or(a.Doubt, b.Doubt)}
 		default:
-			return fmt.Errorf("column %q is %v, and %v in the first file", a.name, b, a)
+			return fmt.Errorf("column %q is %v, and %v in the first file", a.Name, b, a)
 		}
 	}
 	for i := range list { // a text is read as what all of its table are
 		list[i] = t.list[i]
 		for _, other := range t.parts {
-			if f, ok := other.(*csvFile); ok {
-				f.list[i] = t.list[i]
+			if f, ok := other.(*csv.File); ok {
+				f.Fields()[i] = t.list[i]
 			}
 		}
 	}
@@ -239,34 +241,34 @@ func (t *table) unify(p part) error {
 
 // isText reports whether the table is text, all of which is read for any of its columns.
 func (t *table) isText() bool {
-	return !slices.ContainsFunc(t.parts, func(p part) bool { _, text := p.(*csvFile); return !text })
+	return !slices.ContainsFunc(t.parts, func(p part) bool { _, text := p.(*csv.File); return !text })
 }
 
 // column returns the index of a column.
 func (t *table) column(name string) (int, error) {
-	i := slices.IndexFunc(t.list, func(f field) bool { return f.name == name })
+	i := slices.IndexFunc(t.list, func(f columnar.Field) bool { return f.Name == name })
 	if i < 0 {
 		return 0, t.fail("", fmt.Errorf("there is no column %q; there are: %s", name, t.names()))
 	}
-	if t.list[i].bad != "" {
-		return 0, t.fail(name, fmt.Errorf("is of a type that cannot be stored: %s", t.list[i].bad))
+	if t.list[i].Bad != "" {
+		return 0, t.fail(name, fmt.Errorf("is of a type that cannot be stored: %s", t.list[i].Bad))
 	}
 	return i, nil
 }
 
 // readRagged makes the lists of a column ragged; those of CSV become text.
 func (t *table) readRagged(column int) {
-	fields := []*field{&t.list[column]}
+	fields := []*columnar.Field{&t.list[column]}
 	for _, p := range t.parts {
-		fields = append(fields, &p.fields()[column])
+		fields = append(fields, &p.Fields()[column])
 	}
 	for _, f := range fields {
 		if t.isText() {
-			*f = field{name: f.name, text: true, width: 1}
+			*f = columnar.Field{Name: f.Name, Text: true, Width: 1}
 			continue
 		}
-		if f.ragged = true; f.bad == textLists {
-			f.bad = ""
+		if f.Ragged = true; f.Bad == columnar.TextLists {
+			f.Bad = ""
 		}
 	}
 }
@@ -275,7 +277,7 @@ func (t *table) readRagged(column int) {
 func (t *table) has(names ...string) int {
 	for _, name := range names {
 		for i, f := range t.list {
-			if f.bad == "" && strings.EqualFold(f.name, name) {
+			if f.Bad == "" && strings.EqualFold(f.Name, name) {
 				return i
 			}
 		}
@@ -290,7 +292,7 @@ func (t *table) names() string {
 			names = append(names, "..")
 			break
 		}
-		names = append(names, fmt.Sprintf("%.60q", f.name))
+		names = append(names, fmt.Sprintf("%.60q", f.Name))
 	}
 	return strings.Join(names, ", ")
 }
@@ -304,7 +306,7 @@ func (t *table) fail(column string, err error) error {
 }
 
 // scan yields the rows of some columns, in order.
-func (t *table) scan(ctx context.Context, want []int, yield func(*batch) error) error {
+func (t *table) scan(ctx context.Context, want []int, yield func(*columnar.Batch) error) error {
 	if t.limit != nil {
 		return t.scanUntil(ctx, want, yield)
 	}
@@ -312,15 +314,15 @@ func (t *table) scan(ctx context.Context, want []int, yield func(*batch) error) 
 }
 
 // scanAll yields the rows of some columns, in order, without regard to a limit.
-func (t *table) scanAll(ctx context.Context, want []int, yield func(*batch) error) error {
+func (t *table) scanAll(ctx context.Context, want []int, yield func(*columnar.Batch) error) error {
 	for i, p := range t.parts {
 		rows := int64(0)
-		err := p.scan(ctx, want, func(b *batch) error {
-			rows += int64(b.rows)
+		err := p.Scan(ctx, want, func(b *columnar.Batch) error {
+			rows += int64(b.Rows)
 			return yield(b)
 		})
-		if err == nil && rows != p.rows() {
-			err = fmt.Errorf("there are %d rows, and there were %d: the file has changed", rows, p.rows())
+		if err == nil && rows != p.Rows() {
+			err = fmt.Errorf("there are %d rows, and there were %d: the file has changed", rows, p.Rows())
 		}
 		if err != nil {
 			return wrap(ctx, t.at[i], err)

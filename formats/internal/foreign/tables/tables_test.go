@@ -16,6 +16,7 @@ import (
 	"github.com/apache/arrow/go/v15/arrow/ipc"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/columnar"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
 	"github.com/khop-gnn/khop/internal/expect"
@@ -286,23 +287,17 @@ func TestATableStopsAndKeepsItsLimit(t *testing.T) {
 		x, err := open(ctx, source.Local(filepath.Join("testdata", "m.yaml")), Words{name}, Format{}, &source.Request{})
 		expect.OK(t, err)
 		cancel(stop)
-		if err := x.scan(ctx, []int{0}, func(*batch) error { return nil }); !errors.Is(err, stop) {
+		if err := x.scan(ctx, []int{0}, func(*columnar.Batch) error { return nil }); !errors.Is(err, stop) {
 			t.Errorf("%s: %v after the context ended", name, err)
 		}
 		if strings.HasSuffix(name, "csv") {
 			continue
 		}
 		ledger := &pinned.Ledger{}
+		limited := &source.Request{Budget: &source.Budget{Memory: ledger}}
+		x.parts[0] = expect.Must(openPart(context.Background(), x.at[0], Format{}, limited))(t)
 		ledger.SetLimit(100)
-		x.parts[0] = expect.Must(openPart(context.Background(), x.at[0], Format{}, &source.Request{}))(t)
-		budget := &source.Budget{Memory: ledger}
-		switch p := x.parts[0].(type) {
-		case *parquetFile:
-			p.budget = budget
-		case *arrowFile:
-			p.budget = budget
-		}
-		if err := x.scan(context.Background(), []int{0}, func(*batch) error { return nil }); !errors.Is(err,
+		if err := x.scan(context.Background(), []int{0}, func(*columnar.Batch) error { return nil }); !errors.Is(err,
 			pinned.ErrLimit) {
 			t.Errorf("%s: %v in 100 bytes", name, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/columnar"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -60,65 +61,65 @@ func (r *taskReader) openTargets() error {
 }
 
 // set takes the targets of a batch.
-func (s *targets) set(r *taskReader, b *batch) error {
-	v, f := &b.columns[r.target], r.field(r.target)
-	one, of := v.elements(f)
+func (s *targets) set(r *taskReader, b *columnar.Batch) error {
+	v, f := &b.Columns[r.target], r.field(r.target)
+	one, of := v.Elements(f)
 	switch {
-	case f.list:
-		s.offsets = v.offsets
-	case f.text:
+	case f.List:
+		s.offsets = v.Offsets
+	case f.Text:
 		s.offsets, s.texts = append(s.offsets[:0], 0), s.texts[:0]
-		for i := range b.rows {
+		for i := range b.Rows {
 			s.texts = append(s.texts, listOf(v, i)...)
 			s.offsets = append(s.offsets, int64(len(s.texts)))
 		}
-		if one.texts = s.texts; !s.node.text {
+		if one.Texts = s.texts; !s.node.text {
 			var err error
 			if one, of, err = numbersOf(s.texts); err != nil {
-				return b.fail(f.name, s.row(err))
+				return b.Fail(f.Name, s.row(err))
 			}
 		}
 	default:
 		s.offsets, one = s.offsets[:0], v
-		for i := range b.rows + 1 {
+		for i := range b.Rows + 1 {
 			s.offsets = append(s.offsets, int64(i))
 		}
 	}
 	if err := s.ids.set(s.node, of, one); err != nil {
-		return b.fail(f.name, s.row(err))
+		return b.Fail(f.Name, s.row(err))
 	}
 	return nil
 }
 
 // row makes an error at a target one at its row.
 func (s *targets) row(err error) error {
-	var within *rowError
+	var within *columnar.RowError
 	if errors.As(err, &within) {
-		row, _ := slices.BinarySearch(s.offsets, int64(within.row)+1)
-		return &rowError{row - 1, within.err}
+		row, _ := slices.BinarySearch(s.offsets, int64(within.Row)+1)
+		return columnar.AtRow(row-1, within.Err)
 	}
 	return err
 }
 
 // numbersOf reads texts as the ids that they spell.
-func numbersOf(texts [][]byte) (*vector, *field, error) {
-	v := &vector{}
+func numbersOf(texts [][]byte) (*columnar.Vector, *columnar.Field, error) {
+	v := &columnar.Vector{}
 	for i, t := range texts {
 		id, err := strconv.ParseInt(string(t), 10, 64)
 		if err != nil {
-			return nil, nil, &rowError{i, fmt.Errorf("%.40q is not a number, and the ids are", t)}
+			return nil, nil, columnar.AtRow(i, fmt.Errorf("%.40q is not a number, and the ids are", t))
 		}
-		v.data = binary.LittleEndian.AppendUint64(v.data, uint64(id))
+		v.Data = binary.LittleEndian.AppendUint64(v.Data, uint64(id))
 	}
-	return v, &field{dtype: unified.Int64, width: 1}, nil
+	return v, &columnar.Field{DType: unified.Int64, Width: 1}, nil
 }
 
 // listOf returns the parts of a list that is written as text: 3, [3, 5], 3|5.
-func listOf(v *vector, i int) (parts [][]byte) {
-	if v.null(i) {
+func listOf(v *columnar.Vector, i int) (parts [][]byte) {
+	if v.Null(i) {
 		return nil
 	}
-	text := strings.Trim(strings.TrimSpace(string(v.texts[i])), "[]")
+	text := strings.Trim(strings.TrimSpace(string(v.Texts[i])), "[]")
 	for _, p := range strings.FieldsFunc(text, func(c rune) bool { return strings.ContainsRune(",|; ", c) }) {
 		parts = append(parts, []byte(p))
 	}
@@ -126,7 +127,7 @@ func listOf(v *vector, i int) (parts [][]byte) {
 }
 
 // take appends the targets of row i that are there; ok is false where none is.
-func (s *targets) take(r *taskReader, b *batch, i int) (ok bool, err error) {
+func (s *targets) take(r *taskReader, b *columnar.Batch, i int) (ok bool, err error) {
 	to, ledger := r.to.Targets, r.x.r.Budget.Ledger()
 	lo, hi := s.offsets[i], s.offsets[i+1]
 	if to.IDs, err = source.Grow(ledger, to.IDs, int(hi-lo)); err != nil {
@@ -136,7 +137,7 @@ func (s *targets) take(r *taskReader, b *batch, i int) (ok bool, err error) {
 	for k := lo; k < hi; k++ {
 		id, err := s.ids.at(int(k))
 		if err != nil {
-			return false, b.fail(r.spec.Targets, &rowError{i, err})
+			return false, b.Fail(r.spec.Targets, columnar.AtRow(i, err))
 		}
 		if id != missing {
 			to.IDs = append(to.IDs, id)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/columnar"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/pinned"
@@ -65,7 +66,7 @@ func (r *taskReader) columns() error {
 			r.t.find(c.name) < 0 {
 			continue
 		}
-		if i := r.t.find(c.name); c.at == &r.target && i >= 0 && r.t.list[i].list {
+		if i := r.t.find(c.name); c.at == &r.target && i >= 0 && r.t.list[i].List {
 			r.t.readRagged(i)
 		}
 		i, err := r.t.column(c.name)
@@ -78,15 +79,15 @@ func (r *taskReader) columns() error {
 		r.want = append(r.want, i)
 	}
 	r.ids = ids{dangling: true}
-	if f := r.field(0); f.list {
-		return r.t.fail(f.name, errors.New("is a list, not an id"))
+	if f := r.field(0); f.List {
+		return r.t.fail(f.Name, errors.New("is a list, not an id"))
 	}
 	if r.time >= 0 {
 		f := r.field(r.time)
-		if f.list || f.dtype.IsFloat() {
-			return r.t.fail(f.name, fmt.Errorf("is %v, and no time", f))
+		if f.List || f.DType.IsFloat() {
+			return r.t.fail(f.Name, fmt.Errorf("is %v, and no time", f))
 		}
-		_, r.to.Unit = f.stored(timeColumn)
+		_, r.to.Unit = f.Stored(timeColumn)
 		r.to.Times = []int64{}
 	}
 	if r.target >= 0 {
@@ -96,45 +97,45 @@ func (r *taskReader) columns() error {
 		return nil
 	}
 	f := r.field(r.label)
-	if f.text || f.width == 0 {
-		return r.t.fail(f.name, fmt.Errorf("is %v: labels are numbers, or lists of as many each: number the "+
+	if f.Text || f.Width == 0 {
+		return r.t.fail(f.Name, fmt.Errorf("is %v: labels are numbers, or lists of as many each: number the "+
 			"classes", f))
 	}
 	r.to.Label, r.to.Labels = graph.Column{Name: "label", DType: unified.Int64}, []byte{}
-	if f.dtype.IsFloat() {
+	if f.DType.IsFloat() {
 		r.to.Label.DType = unified.Float32
 	}
-	if f.list {
-		r.to.Label.Shape = []int64{f.width}
+	if f.List {
+		r.to.Label.Shape = []int64{f.Width}
 	}
 	return nil
 }
 
 var errNoLabel = errors.New("the label is missing: leave the row out")
 
-func (r *taskReader) field(k int) *field { return &r.t.list[r.want[k]] }
+func (r *taskReader) field(k int) *columnar.Field { return &r.t.list[r.want[k]] }
 
 // take takes the rows of a batch.
-func (r *taskReader) take(b *batch) (err error) {
+func (r *taskReader) take(b *columnar.Batch) (err error) {
 	f := r.field(0)
-	if err := r.ids.set(r.x.nodes[r.to.NodeType], f, &b.columns[0]); err != nil {
-		return b.fail(f.name, err)
+	if err := r.ids.set(r.x.nodes[r.to.NodeType], f, &b.Columns[0]); err != nil {
+		return b.Fail(f.Name, err)
 	}
 	if r.time >= 0 {
 		f := r.field(r.time)
-		if r.times, err = f.timesOf(&b.columns[r.time], b.rows, unified.Int64, r.times[:0]); err != nil {
-			return b.fail(f.name, err)
+		if r.times, err = f.TimesOf(&b.Columns[r.time], b.Rows, unified.Int64, r.times[:0]); err != nil {
+			return b.Fail(f.Name, err)
 		}
 	}
 	if r.label >= 0 {
 		f := r.field(r.label)
-		if i := firstNull(b.columns[r.label].valid); i >= 0 && !f.list {
+		if i := b.Columns[r.label].FirstNull(); i >= 0 && !f.List {
 			if err := r.unlabelled(i); err != nil {
-				return b.fail(f.name, err)
+				return b.Fail(f.Name, err)
 			}
 		} else if r.rows, err = r.t.rows(r.only(b, r.label), "label", r.want[r.label:r.label+1], r.to.Label.DType,
 			r.rows[:0]); err != nil {
-			return b.fail(f.name, err)
+			return b.Fail(f.Name, err)
 		}
 	}
 	if r.target >= 0 {
@@ -156,32 +157,32 @@ func (r *taskReader) Close() error {
 }
 
 // only returns one column of a batch.
-func (r *taskReader) only(b *batch, k int) *batch {
+func (r *taskReader) only(b *columnar.Batch, k int) *columnar.Batch {
 	one := *b
-	one.columns = b.columns[k : k+1]
+	one.Columns = b.Columns[k : k+1]
 	return &one
 }
 
 // rowsOf appends the rows whose node is there.
-func (r *taskReader) rowsOf(b *batch) (err error) {
+func (r *taskReader) rowsOf(b *columnar.Batch) (err error) {
 	ledger, size := r.x.r.Budget.Ledger(), int(r.to.Label.RowBytes())
-	if r.to.IDs, err = source.Grow(ledger, r.to.IDs, b.rows); err != nil {
+	if r.to.IDs, err = source.Grow(ledger, r.to.IDs, b.Rows); err != nil {
 		return err
 	}
 	if r.to.Times != nil {
-		if r.to.Times, err = source.Grow(ledger, r.to.Times, b.rows); err != nil {
+		if r.to.Times, err = source.Grow(ledger, r.to.Times, b.Rows); err != nil {
 			return err
 		}
 	}
 	if r.to.Labels != nil {
-		if r.to.Labels, err = source.Grow(ledger, r.to.Labels, size*b.rows); err != nil {
+		if r.to.Labels, err = source.Grow(ledger, r.to.Labels, size*b.Rows); err != nil {
 			return err
 		}
 	}
-	for i := range b.rows {
+	for i := range b.Rows {
 		id, err := r.ids.at(i)
 		if err != nil {
-			return b.fail(r.field(0).name, &rowError{i, err})
+			return b.Fail(r.field(0).Name, columnar.AtRow(i, err))
 		}
 		if id == missing {
 			continue
@@ -198,7 +199,7 @@ func (r *taskReader) rowsOf(b *batch) (err error) {
 		if r.to.Times != nil {
 			at := unified.Int64.Integer(r.times[8*i:])
 			if at == source.NoTime {
-				return b.fail(r.spec.Time, &rowError{i, errors.New("the time is missing: leave the row out")})
+				return b.Fail(r.spec.Time, columnar.AtRow(i, errors.New("the time is missing: leave the row out")))
 			}
 			r.to.Times = append(r.to.Times, at)
 		}
@@ -207,7 +208,7 @@ func (r *taskReader) rowsOf(b *batch) (err error) {
 		}
 		row := r.rows[size*i : size*(i+1)]
 		if err := r.checkLabel(row, i); err != nil {
-			return b.fail(r.spec.Label, err)
+			return b.Fail(r.spec.Label, err)
 		}
 		if r.to.Labels != nil {
 			r.to.Labels = append(r.to.Labels, row...)
@@ -223,7 +224,7 @@ func (r *taskReader) checkLabel(row []byte, i int) error {
 		case x != x:
 			return r.unlabelled(i)
 		case math.IsInf(x, 0):
-			return &rowError{i, errors.New("the label is beyond what float32 holds: scale the labels")}
+			return columnar.AtRow(i, errors.New("the label is beyond what float32 holds: scale the labels"))
 		}
 	}
 	return nil
@@ -233,7 +234,7 @@ func (r *taskReader) checkLabel(row []byte, i int) error {
 // masked has none then.
 func (r *taskReader) unlabelled(row int) error {
 	if !r.spec.Masked {
-		return &rowError{row, errNoLabel}
+		return columnar.AtRow(row, errNoLabel)
 	}
 	r.x.r.Budget.Ledger().Give(pinned.Sources, int64(cap(r.to.Labels)))
 	r.label, r.to.Labels, r.to.Label = -1, nil, graph.Column{}

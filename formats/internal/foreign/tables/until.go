@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/columnar"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/unified"
@@ -46,13 +47,13 @@ func (t *table) limitTo(ctx context.Context, r *source.Request, until, column st
 		return err
 	}
 	f := &t.list[l.column]
-	_, unit := f.stored(timeColumn)
+	_, unit := f.Stored(timeColumn)
 	l.unit = cmp.Or(unit, r.TimesIn)
-	if l.last, l.refuse = lastTime(until, l.unit); f.list || f.dtype.IsFloat() {
+	if l.last, l.refuse = lastTime(until, l.unit); f.List || f.DType.IsFloat() {
 		l.refuse = fmt.Errorf("is %v, which is not compared with %q: make it times or whole numbers", f, until)
 	}
 	kept := int64(0)
-	if err := t.scanAll(ctx, []int{l.column}, func(b *batch) error {
+	if err := t.scanAll(ctx, []int{l.column}, func(b *columnar.Batch) error {
 		keep, err := l.keep(f, b, 0, nil)
 		kept += int64(len(keep))
 		r.Report("read times", kept, t.count)
@@ -69,7 +70,7 @@ func lastTime(text, unit string) (int64, error) {
 	if v, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return v, nil
 	}
-	us, ok := parseTime(strings.TrimSpace(text))
+	us, ok := columnar.ParseTime(strings.TrimSpace(text))
 	switch {
 	case !ok:
 		return 0, fmt.Errorf("%.40q is no date and no time, such as 2026-01-31 or 2026-01-31T12:00:00Z", text)
@@ -85,21 +86,21 @@ func lastTime(text, unit string) (int64, error) {
 }
 
 // keep appends the rows of a batch that stay, of which column k has the times, and counts the others.
-func (l *limit) keep(f *field, b *batch, k int, to []int) ([]int, error) {
+func (l *limit) keep(f *columnar.Field, b *columnar.Batch, k int, to []int) ([]int, error) {
 	if l.refuse != nil {
-		for i := range b.rows {
-			if _, there := f.cell(&b.columns[k], i); there || f.list {
-				return nil, b.fail(f.name, &rowError{i, l.refuse})
+		for i := range b.Rows {
+			if _, there := f.Cell(&b.Columns[k], i); there || f.List {
+				return nil, b.Fail(f.Name, columnar.AtRow(i, l.refuse))
 			}
 		}
-		l.timeless += int64(b.rows)
+		l.timeless += int64(b.Rows)
 		return to, nil
 	}
-	data, err := f.timesOf(&b.columns[k], b.rows, unified.Int64, nil)
+	data, err := f.TimesOf(&b.Columns[k], b.Rows, unified.Int64, nil)
 	if err != nil {
-		return nil, b.fail(f.name, err)
+		return nil, b.Fail(f.Name, err)
 	}
-	for i := range b.rows {
+	for i := range b.Rows {
 		switch v := unified.Int64.Integer(data[8*i:]); {
 		case v == source.NoTime:
 			l.timeless++
@@ -113,62 +114,22 @@ func (l *limit) keep(f *field, b *batch, k int, to []int) ([]int, error) {
 }
 
 // scanUntil yields the rows of some columns that stay.
-func (t *table) scanUntil(ctx context.Context, want []int, yield func(*batch) error) error {
+func (t *table) scanUntil(ctx context.Context, want []int, yield func(*columnar.Batch) error) error {
 	l := *t.limit // whose counts are of one pass
 	f := &t.list[l.column]
 	all := append(append([]int(nil), want...), l.column)
 	var keep []int
-	return t.scanAll(ctx, all, func(b *batch) (err error) {
+	return t.scanAll(ctx, all, func(b *columnar.Batch) (err error) {
 		if keep, err = l.keep(f, b, len(want), keep[:0]); err != nil || len(keep) == 0 {
 			return err
 		}
 		kept := *b
-		kept.columns = b.columns[:len(want)]
-		if len(keep) < b.rows {
-			return yield(kept.some(t, want, keep))
+		kept.Columns = b.Columns[:len(want)]
+		if len(keep) < b.Rows {
+			return yield(kept.Some(t.list, want, keep))
 		}
 		return yield(&kept)
 	})
-}
-
-// some returns some rows of a batch, in order.
-func (b *batch) some(t *table, want, keep []int) *batch {
-	s := &batch{rows: len(keep), path: b.path}
-	for _, i := range keep {
-		s.lines = append(s.lines, b.at(i))
-	}
-	for k, v := range b.columns {
-		size := int(t.list[want[k]].rowBytes())
-		var o vector
-		if v.offsets != nil {
-			o.offsets = []int64{0}
-		}
-		for _, i := range keep {
-			if v.offsets != nil {
-				o.appendList(&v, i, t.list[want[k]].dtype.Size())
-			} else if v.texts != nil {
-				o.texts = append(o.texts, v.texts[i])
-			} else {
-				o.data = append(o.data, v.data[size*i:size*(i+1)]...)
-			}
-			if v.valid != nil {
-				o.valid = append(o.valid, v.valid[i])
-			}
-		}
-		s.columns = append(s.columns, o)
-	}
-	return s
-}
-
-// appendList appends a row of ragged lists, whose numbers have size bytes.
-func (o *vector) appendList(v *vector, i int, size int64) {
-	lo, hi := v.offsets[i], v.offsets[i+1]
-	if v.texts != nil {
-		o.texts = append(o.texts, v.texts[lo:hi]...)
-	} else {
-		o.data = append(o.data, v.data[size*lo:size*hi]...)
-	}
-	o.offsets = append(o.offsets, o.offsets[len(o.offsets)-1]+hi-lo)
 }
 
 // tellUntil notes the rows of a node type that are left out.

@@ -1,4 +1,4 @@
-package tables
+package arrow
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	"github.com/apache/arrow/go/v15/arrow/memory"
 	flatbuffers "github.com/google/flatbuffers/go"
 
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/columnar"
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/guard"
 	"github.com/khop-gnn/khop/formats/internal/source"
 )
 
@@ -46,7 +48,7 @@ type recordBatch struct {
 }
 
 // walk calls take for each batch, until one is compressed or of another kind: then plain is false.
-func (f *arrowFile) walk(ctx context.Context, raw *source.Raw, take func(*recordBatch) error) (plain bool, err error) {
+func (f *File) walk(ctx context.Context, raw *source.Raw, take func(*recordBatch) error) (plain bool, err error) {
 	at := int64(0)
 	if !f.stream {
 		at = 8
@@ -60,7 +62,7 @@ func (f *arrowFile) walk(ctx context.Context, raw *source.Raw, take func(*record
 			if n == 0 && f.stream && !first {
 				return true, nil // a stream may end without saying so
 			}
-			return false, fmt.Errorf("%w: it is cut short: %w", ErrFormat, err)
+			return false, fmt.Errorf("%w: it is cut short: %w", guard.ErrFormat, err)
 		}
 		size := int64(binary.LittleEndian.Uint32(prefix[4:]))
 		if string(prefix[:4]) != streamMagic || size > maxMessage || size > raw.Size-at {
@@ -76,7 +78,7 @@ func (f *arrowFile) walk(ctx context.Context, raw *source.Raw, take func(*record
 		b := &recordBatch{raw: raw, body: at + 8 + size}
 		kind, ok := b.parse(message)
 		if b.size < 0 || b.size > raw.Size-b.body {
-			return false, fmt.Errorf("%w: a message of %d bytes at %d of %d", ErrFormat, b.size, at, raw.Size)
+			return false, fmt.Errorf("%w: a message of %d bytes at %d of %d", guard.ErrFormat, b.size, at, raw.Size)
 		}
 		switch {
 		case first && kind == kindSchema:
@@ -93,22 +95,22 @@ func (f *arrowFile) walk(ctx context.Context, raw *source.Raw, take func(*record
 }
 
 // describeRows counts rows, and finds the width of lists. plain is that of walk.
-func (f *arrowFile) describeRows(ctx context.Context, raw *source.Raw, a *allocator) (plain bool, err error) {
+func (f *File) describeRows(ctx context.Context, raw *source.Raw, a *guard.Allocator) (plain bool, err error) {
 	count := 0
 	plain, err = f.walk(ctx, raw, func(b *recordBatch) error {
 		for i := range f.list {
 			if err := b.fits(f.lie[i]); err != nil {
 				return err
 			}
-			if l := &f.list[i]; f.count == 0 && b.rows > 0 && l.list && l.width == 0 && l.bad == "" {
+			if l := &f.list[i]; f.count == 0 && b.rows > 0 && l.List && l.Width == 0 && l.Bad == "" {
 				_, lo, hi := b.offsets(a, f.schema.Field(i).Type, f.lie[i][1]+1, 0, 1)
-				if l.width = hi - lo; l.width > maxWidth {
-					l.bad = fmt.Sprintf("lists of more than %d numbers", maxWidth)
+				if l.Width = hi - lo; l.Width > columnar.MaxWidth {
+					l.Bad = fmt.Sprintf("lists of more than %d numbers", columnar.MaxWidth)
 				}
 			}
 		}
 		if count++; b.rows > math.MaxInt64-f.count {
-			return fmt.Errorf("%w: a batch of %d rows", ErrFormat, b.rows)
+			return fmt.Errorf("%w: a batch of %d rows", guard.ErrFormat, b.rows)
 		}
 		f.count += b.rows
 		return nil
@@ -119,26 +121,26 @@ func (f *arrowFile) describeRows(ctx context.Context, raw *source.Raw, a *alloca
 // fits checks that a column has as many rows as the batch, and that it has bytes for them: bits, or offsets.
 func (b *recordBatch) fits(at [2]int) error {
 	if at[0] >= len(b.nodes) || b.nodes[at[0]][0] != b.rows || b.rows > 0 && b.rows/8 > b.size {
-		return fmt.Errorf("%w: a column of another length than the %d rows of its batch", ErrFormat, b.rows)
+		return fmt.Errorf("%w: a column of another length than the %d rows of its batch", guard.ErrFormat, b.rows)
 	}
 	return nil
 }
 
 // scanRows is scan for batches that are read by rows.
-func (f *arrowFile) scanRows(ctx context.Context, want []int, fields []field, step int,
-	yield func(*batch) error) error {
-	return f.open(func(raw *source.Raw, a *allocator) error {
+func (f *File) scanRows(ctx context.Context, want []int, fields []columnar.Field, step int,
+	yield func(*columnar.Batch) error) error {
+	return f.open(func(raw *source.Raw, a *guard.Allocator) error {
 		row, step := int64(0), int64(step+7)&^7
 		_, err := f.walk(ctx, raw, func(in *recordBatch) error {
 			for lo := int64(0); lo < in.rows; lo += step {
 				hi := min(lo+step, in.rows)
-				b := &batch{rows: int(hi - lo), path: f.at.Path(), row: row + lo}
+				b := &columnar.Batch{Rows: int(hi - lo), Path: f.at.Path(), Row: row + lo}
 				for i, w := range want {
 					v, err := in.vector(a, f.schema.Field(w).Type, f.lie[w], &fields[i], lo, hi)
 					if err != nil {
-						return &columnError{fields[i].name, b.row, err}
+						return columnar.InColumn(fields[i].Name, b.Row, err)
 					}
-					b.columns = append(b.columns, v)
+					b.Columns = append(b.Columns, v)
 				}
 				if err := yield(b); err != nil {
 					return err
@@ -152,7 +154,8 @@ func (f *arrowFile) scanRows(ctx context.Context, want []int, fields []field, st
 }
 
 // vector reads rows of a column.
-func (b *recordBatch) vector(a *allocator, t arrow.DataType, at [2]int, f *field, lo, hi int64) (vector, error) {
+func (b *recordBatch) vector(a *guard.Allocator, t arrow.DataType, at [2]int, f *columnar.Field,
+	lo, hi int64) (columnar.Vector, error) {
 	data := b.slice(a, t, at, lo, hi)
 	defer data.Release()
 	column := array.MakeFromData(data)
@@ -227,7 +230,7 @@ func places(s *arrow.Schema) (at [][2]int) {
 }
 
 // slice reads rows lo up to hi of a column. lo is a multiple of 8.
-func (b *recordBatch) slice(a *allocator, t arrow.DataType, at [2]int, lo, hi int64) arrow.ArrayData {
+func (b *recordBatch) slice(a *guard.Allocator, t arrow.DataType, at [2]int, lo, hi int64) arrow.ArrayData {
 	node := b.nodes[at[0]]
 	if lo < 0 || lo > hi || hi > node[0] {
 		panic(fmt.Sprintf("rows %d to %d of %d", lo, hi, node[0]))
@@ -264,14 +267,14 @@ func (b *recordBatch) slice(a *allocator, t arrow.DataType, at [2]int, lo, hi in
 }
 
 // unaligned is slice for any lo.
-func (b *recordBatch) unaligned(a *allocator, t arrow.DataType, at [2]int, lo, hi int64) arrow.ArrayData {
+func (b *recordBatch) unaligned(a *guard.Allocator, t arrow.DataType, at [2]int, lo, hi int64) arrow.ArrayData {
 	data := b.slice(a, t, at, lo&^7, hi)
 	defer data.Release()
 	return array.NewSliceData(data, lo&7, hi-lo&^7)
 }
 
 // bytes reads bytes lo up to hi of a buffer.
-func (b *recordBatch) bytes(a *allocator, i int, lo, hi int64) *memory.Buffer {
+func (b *recordBatch) bytes(a *guard.Allocator, i int, lo, hi int64) *memory.Buffer {
 	at := b.buffers[i]
 	if lo < 0 || lo > hi || hi > at[1] || at[0] < 0 || at[1] > b.size-at[0] {
 		panic(fmt.Sprintf("bytes %d to %d of a buffer of %d at %d of %d", lo, hi, at[1], at[0], b.size))
@@ -287,7 +290,7 @@ func (b *recordBatch) bytes(a *allocator, i int, lo, hi int64) *memory.Buffer {
 }
 
 // offsets reads where values lo up to hi lie, and makes the first of them begin at 0.
-func (b *recordBatch) offsets(a *allocator, t arrow.DataType, i int, lo, hi int64) (buf *memory.Buffer, from,
+func (b *recordBatch) offsets(a *guard.Allocator, t arrow.DataType, i int, lo, hi int64) (buf *memory.Buffer, from,
 	to int64) {
 	width := int64(4)
 	switch t.(type) {

@@ -1,6 +1,7 @@
-package tables
+package arrow
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 	"github.com/apache/arrow/go/v15/arrow/array"
 	"github.com/apache/arrow/go/v15/arrow/ipc"
 
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/columnar"
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/guard"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -21,12 +24,12 @@ const (
 	streamMagic = "\xff\xff\xff\xff"
 )
 
-// arrowFile is a file or a stream of Arrow.
-type arrowFile struct {
+// File is a file or a stream of Arrow.
+type File struct {
 	at     source.Place
 	budget *source.Budget
 	stream bool
-	list   []field
+	list   []columnar.Field
 	count  int64
 	schema *arrow.Schema
 	// how many batches there are; of a stream less than -1
@@ -34,9 +37,20 @@ type arrowFile struct {
 	lie     [][2]int // of each column the first node and buffer, where batches are read by rows; nil: as a whole
 }
 
+// Open describes a file whose first bytes are head.
+func Open(ctx context.Context, at source.Place, budget *source.Budget, head []byte) (*File, error) {
+	f := &File{at: at, budget: budget, stream: !bytes.HasPrefix(head, []byte(arrowMagic))}
+	return f, f.describe(ctx)
+}
+
+// Is reports whether a file begins as one of Arrow.
+func Is(head []byte) bool {
+	return bytes.HasPrefix(head, []byte(arrowMagic)) || bytes.HasPrefix(head, []byte(streamMagic))
+}
+
 // open calls do with the file open.
-func (f *arrowFile) open(do func(raw *source.Raw, a *allocator) error) error {
-	return guard(func() error {
+func (f *File) open(do func(raw *source.Raw, a *guard.Allocator) error) error {
+	return guard.Call(func() error {
 		raw, err := f.at.Raw()
 		if err != nil {
 			return err
@@ -45,20 +59,20 @@ func (f *arrowFile) open(do func(raw *source.Raw, a *allocator) error) error {
 		if err := checkSchema(raw, f.stream); err != nil {
 			return err
 		}
-		a := newAllocator(f.budget, raw.Size)
-		defer a.close()
+		a := guard.NewAllocator(f.budget, raw.Size)
+		defer a.Close()
 		return do(raw, a)
 	})
 }
 
 // records calls take for each batch of records, with the number of its first row.
-func (f *arrowFile) records(ctx context.Context, take func(r arrow.Record, row int64) error) error {
-	var memory *allocator
-	err := f.open(func(raw *source.Raw, a *allocator) error {
+func (f *File) records(ctx context.Context, take func(r arrow.Record, row int64) error) error {
+	var memory *guard.Allocator
+	err := f.open(func(raw *source.Raw, a *guard.Allocator) error {
 		memory = a
 		next, err := f.reader(io.NewSectionReader(raw, 0, raw.Size), a)
 		if err != nil {
-			return damaged(err)
+			return guard.Damaged(err)
 		}
 		for row := int64(0); ; {
 			if ctx.Err() != nil {
@@ -69,10 +83,10 @@ func (f *arrowFile) records(ctx context.Context, take func(r arrow.Record, row i
 				return nil
 			}
 			if err != nil {
-				return damaged(err)
+				return guard.Damaged(err)
 			}
 			if r.NumRows() < 0 {
-				return fmt.Errorf("%w: a batch of %d rows", ErrFormat, r.NumRows())
+				return fmt.Errorf("%w: a batch of %d rows", guard.ErrFormat, r.NumRows())
 			}
 			if err := take(r, row); err != nil {
 				return err
@@ -80,15 +94,15 @@ func (f *arrowFile) records(ctx context.Context, take func(r arrow.Record, row i
 			row += r.NumRows()
 		}
 	})
-	if memory != nil && memory.err != nil { // which the library may have made another error of
+	if memory != nil && memory.Err != nil { // which the library may have made another error of
 		return source.Error(f.at.Path(), "", -1, "or write it again, without compression and dictionaries or in "+
-			"smaller batches", fmt.Errorf("a batch of records is read as a whole: %w", memory.err))
+			"smaller batches", fmt.Errorf("a batch of records is read as a whole: %w", memory.Err))
 	}
 	return err
 }
 
 // reader returns what reads a batch of records, which is valid until the next.
-func (f *arrowFile) reader(section *io.SectionReader, a *allocator) (func() (arrow.Record, error), error) {
+func (f *File) reader(section *io.SectionReader, a *guard.Allocator) (func() (arrow.Record, error), error) {
 	var r interface {
 		Schema() *arrow.Schema
 		Read() (arrow.Record, error)
@@ -114,10 +128,10 @@ func (f *arrowFile) reader(section *io.SectionReader, a *allocator) (func() (arr
 }
 
 // describe reads the schema, and counts the rows.
-func (f *arrowFile) describe(ctx context.Context) error {
-	err := f.open(func(raw *source.Raw, a *allocator) error {
+func (f *File) describe(ctx context.Context) error {
+	err := f.open(func(raw *source.Raw, a *guard.Allocator) error {
 		if _, err := f.reader(io.NewSectionReader(raw, 0, raw.Size), a); err != nil {
-			return damaged(err)
+			return guard.Damaged(err)
 		}
 		if f.lie == nil {
 			return nil
@@ -134,10 +148,10 @@ func (f *arrowFile) describe(ctx context.Context) error {
 	first := true
 	return f.records(ctx, func(r arrow.Record, row int64) error {
 		for i := range f.list {
-			if l := &f.list[i]; first && r.NumRows() > 0 && l.list && l.width == 0 && l.bad == "" {
+			if l := &f.list[i]; first && r.NumRows() > 0 && l.List && l.Width == 0 && l.Bad == "" {
 				lo, hi := bounds(r.Column(i), 0)
-				if l.width = hi - lo; l.width > maxWidth {
-					l.bad = fmt.Sprintf("lists of more than %d numbers", maxWidth)
+				if l.Width = hi - lo; l.Width > columnar.MaxWidth {
+					l.Bad = fmt.Sprintf("lists of more than %d numbers", columnar.MaxWidth)
 				}
 			}
 		}
@@ -147,54 +161,54 @@ func (f *arrowFile) describe(ctx context.Context) error {
 	})
 }
 
-func describeSchema(s *arrow.Schema) ([]field, error) {
-	if s.NumFields() > maxFields {
+func describeSchema(s *arrow.Schema) ([]columnar.Field, error) {
+	if s.NumFields() > columnar.MaxFields {
 		return nil, fmt.Errorf("%d columns", s.NumFields())
 	}
-	list := []field{}
+	list := []columnar.Field{}
 	for i := range s.NumFields() {
 		list = append(list, describeArrow(s.Field(i)))
 	}
 	return list, nil
 }
 
-func describeArrow(a arrow.Field) field {
-	f := field{name: a.Name, width: 1}
+func describeArrow(a arrow.Field) columnar.Field {
+	f := columnar.Field{Name: a.Name, Width: 1}
 	t := a.Type
 	switch l := t.(type) {
 	case *arrow.FixedSizeListType:
-		if f.list, f.width, t = true, int64(l.Len()), l.Elem(); f.width < 0 || f.width > maxWidth {
-			f.bad = fmt.Sprintf("lists of %d numbers", f.width)
+		if f.List, f.Width, t = true, int64(l.Len()), l.Elem(); f.Width < 0 || f.Width > columnar.MaxWidth {
+			f.Bad = fmt.Sprintf("lists of %d numbers", f.Width)
 			return f
 		}
 	case *arrow.ListType:
-		f.list, f.width, t = true, 0, l.Elem()
+		f.List, f.Width, t = true, 0, l.Elem()
 	case *arrow.LargeListType:
-		f.list, f.width, t = true, 0, l.Elem()
+		f.List, f.Width, t = true, 0, l.Elem()
 	case *arrow.DictionaryType:
 		t = l.ValueType
-		if f.text = isText(t); !f.text {
-			f.bad = "a dictionary of " + t.Name()
+		if f.Text = isText(t); !f.Text {
+			f.Bad = "a dictionary of " + t.Name()
 		}
 		return f
 	}
 	fixed, ofBytes := t.(*arrow.FixedSizeBinaryType)
-	if f.text = isText(t); ofBytes {
+	if f.Text = isText(t); ofBytes {
 		name, _ := a.Metadata.GetValue("ARROW:extension:name")
-		f.ofBytes(name == "arrow.uuid" && fixed.ByteWidth == 16)
+		f.OfBytes(name == "arrow.uuid" && fixed.ByteWidth == 16)
 	}
-	if f.text {
-		if f.bytes = t.ID() == arrow.BINARY || t.ID() == arrow.LARGE_BINARY; f.list {
-			f.bad = textLists
+	if f.Text {
+		if f.Bytes = t.ID() == arrow.BINARY || t.ID() == arrow.LARGE_BINARY; f.List {
+			f.Bad = columnar.TextLists
 		}
 		return f
 	}
-	f.boolean = t.ID() == arrow.BOOL
+	f.Boolean = t.ID() == arrow.BOOL
 	if d, ok := t.(arrow.DecimalType); ok {
-		f.ofDecimals(int(d.GetPrecision()), int(d.GetScale()))
+		f.OfDecimals(int(d.GetPrecision()), int(d.GetScale()))
 	}
-	if f.dtype, f.unit = numberOf(t); f.dtype == unified.Invalid {
-		f.bad = a.Type.Name()
+	if f.DType, f.Unit = numberOf(t); f.DType == unified.Invalid {
+		f.Bad = a.Type.Name()
 	}
 	return f
 }
@@ -231,32 +245,35 @@ func numberOf(t arrow.DataType) (unified.DType, string) {
 	return d, ""
 }
 
-func (f *arrowFile) fields() []field { return f.list }
-func (f *arrowFile) rows() int64     { return f.count }
+// Fields describes the columns. Who reads the file may change how they are read.
+func (f *File) Fields() []columnar.Field { return f.list }
 
-// scan implements table.
-func (f *arrowFile) scan(ctx context.Context, want []int, yield func(*batch) error) error {
-	var fields []field
+// Rows returns how many rows there are.
+func (f *File) Rows() int64 { return f.count }
+
+// Scan yields the rows of some columns, in order, in batches that are valid until the next. It may be called again.
+func (f *File) Scan(ctx context.Context, want []int, yield func(*columnar.Batch) error) error {
+	var fields []columnar.Field
 	width := int64(0)
 	for _, w := range want {
 		fields = append(fields, f.list[w])
-		width += f.list[w].rowBytes() + 8
+		width += f.list[w].RowBytes() + 8
 	}
-	step := int(rowsOf(width))
-	if f.lie != nil && !slices.ContainsFunc(fields, func(l field) bool { return l.ragged }) {
+	step := int(columnar.RowsOf(width))
+	if f.lie != nil && !slices.ContainsFunc(fields, func(l columnar.Field) bool { return l.Ragged }) {
 		return f.scanRows(ctx, want, fields, step, yield)
 	}
 	return f.records(ctx, func(r arrow.Record, row int64) error {
 		n := int(r.NumRows())
 		for lo := 0; lo < n; lo += step {
 			hi := min(lo+step, n)
-			b := &batch{rows: hi - lo, path: f.at.Path(), row: row + int64(lo)}
+			b := &columnar.Batch{Rows: hi - lo, Path: f.at.Path(), Row: row + int64(lo)}
 			for i, w := range want {
 				v, err := vectorOf(r.Column(w), &fields[i], lo, hi)
 				if err != nil {
-					return &columnError{fields[i].name, b.row, err}
+					return columnar.InColumn(fields[i].Name, b.Row, err)
 				}
-				b.columns = append(b.columns, v)
+				b.Columns = append(b.Columns, v)
 			}
 			if err := yield(b); err != nil {
 				return err
@@ -272,99 +289,90 @@ func bounds(a arrow.Array, i int) (lo, hi int64) {
 }
 
 // vectorOf copies rows of an array.
-func vectorOf(a arrow.Array, f *field, lo, hi int) (v vector, err error) {
+func vectorOf(a arrow.Array, f *columnar.Field, lo, hi int) (v columnar.Vector, err error) {
 	if a.Len() < hi {
-		return v, fmt.Errorf("%w: %d rows, not %d", ErrFormat, a.Len(), hi)
+		return v, fmt.Errorf("%w: %d rows, not %d", guard.ErrFormat, a.Len(), hi)
 	}
 	if a.NullN() > 0 {
-		v.valid = make([]bool, hi-lo)
-		for i := range v.valid {
-			v.valid[i] = a.IsValid(lo + i)
+		v.Valid = make([]bool, hi-lo)
+		for i := range v.Valid {
+			v.Valid[i] = a.IsValid(lo + i)
 		}
 	}
 	switch {
-	case f.ragged:
+	case f.Ragged:
 		return listsOf(a, f, lo, hi)
-	case f.text:
-		v.texts = make([][]byte, hi-lo)
-		for i := range v.texts {
-			if !v.null(i) {
-				v.texts[i] = f.textAt(a, lo+i)
+	case f.Text:
+		v.Texts = make([][]byte, hi-lo)
+		for i := range v.Texts {
+			if !v.Null(i) {
+				v.Texts[i] = spelt(f, a, lo+i)
 			}
 		}
-	case f.list:
-		if i := firstNull(v.valid); i >= 0 {
-			return v, &rowError{i, errors.New("the list is missing")}
+	case f.List:
+		if i := v.FirstNull(); i >= 0 {
+			return v, columnar.AtRow(i, errors.New("the list is missing"))
 		}
 		from, _ := bounds(a, lo)
 		end := from
 		for i := lo; i < hi; i++ {
 			at, to := bounds(a, i)
-			if at != end || to-at != f.width {
-				return v, &rowError{i - lo, fmt.Errorf("the list has %d numbers, and that of the first row %d", to-at,
-					f.width)}
+			if at != end || to-at != f.Width {
+				return v, columnar.AtRow(i-lo, fmt.Errorf("the list has %d numbers, and that of the first row %d",
+					to-at, f.Width))
 			}
 			end = to
 		}
-		v.valid = nil
+		v.Valid = nil
 		values := a.(array.ListLike).ListValues()
-		if values.NullN() > 0 && !f.dtype.IsFloat() {
+		if values.NullN() > 0 && !f.DType.IsFloat() {
 			for k := from; k < end; k++ {
 				if values.IsNull(int(k)) {
-					return v, &rowError{int((k - from) / f.width), errListGap}
+					return v, columnar.AtRow(int((k-from)/f.Width), columnar.ErrListGap)
 				}
 			}
 		}
-		v.data, err = numbers(values, f.dtype, from, end)
+		v.Data, err = numbers(values, f.DType, from, end)
 	default:
-		v.data, err = numbers(a, f.dtype, int64(lo), int64(hi))
+		v.Data, err = numbers(a, f.DType, int64(lo), int64(hi))
 	}
 	return v, err
 }
 
 // listsOf copies rows of lists of any length. A list that is missing has no elements.
-func listsOf(a arrow.Array, f *field, lo, hi int) (v vector, err error) {
+func listsOf(a arrow.Array, f *columnar.Field, lo, hi int) (v columnar.Vector, err error) {
 	values := a.(array.ListLike).ListValues()
-	v.offsets = []int64{0}
+	v.Offsets = []int64{0}
 	for i := lo; i < hi; i++ {
 		if a.IsValid(i) {
 			from, to := bounds(a, i)
 			for k := from; k < to; k++ {
 				if values.IsNull(int(k)) {
-					return v, &rowError{i - lo, errors.New("an element of the list is missing")}
+					return v, columnar.AtRow(i-lo, errors.New("an element of the list is missing"))
 				}
-				if f.text {
-					v.texts = append(v.texts, f.textAt(values, int(k)))
+				if f.Text {
+					v.Texts = append(v.Texts, spelt(f, values, int(k)))
 				}
 			}
-			if !f.text {
-				data, err := numbers(values, f.dtype, from, to)
+			if !f.Text {
+				data, err := numbers(values, f.DType, from, to)
 				if err != nil {
 					return v, err
 				}
-				v.data = append(v.data, data...)
+				v.Data = append(v.Data, data...)
 			}
-			v.offsets = append(v.offsets, v.offsets[len(v.offsets)-1]+to-from)
+			v.Offsets = append(v.Offsets, v.Offsets[len(v.Offsets)-1]+to-from)
 			continue
 		}
-		v.offsets = append(v.offsets, v.offsets[len(v.offsets)-1])
+		v.Offsets = append(v.Offsets, v.Offsets[len(v.Offsets)-1])
 	}
 	return v, nil
 }
 
-func firstNull(valid []bool) int {
-	for i, ok := range valid {
-		if !ok {
-			return i
-		}
-	}
-	return -1
-}
-
-// textAt returns a text of a column.
-func (f *field) textAt(a arrow.Array, i int) []byte {
-	if f.spell != nil {
-		return f.spell(nil, textAt(a, i))
+// spelt returns a text of a column.
+func spelt(f *columnar.Field, a arrow.Array, i int) []byte {
+	if f.Spell != nil {
+		return f.Spell(nil, textAt(a, i))
 	}
 	return textAt(a, i)
 }
@@ -407,7 +415,7 @@ func numbers(a arrow.Array, d unified.DType, lo, hi int64) ([]byte, error) {
 		if hi == lo {
 			return nil, nil
 		}
-		return nil, fmt.Errorf("%w: numbers without data", ErrFormat)
+		return nil, fmt.Errorf("%w: numbers without data", guard.ErrFormat)
 	}
 	from := size * (int64(data.Offset()) + lo)
 	out := append([]byte(nil), data.Buffers()[1].Bytes()[from:from+size*(hi-lo)]...)

@@ -1,4 +1,4 @@
-package tables
+package parquet
 
 import (
 	"encoding/binary"
@@ -7,6 +7,9 @@ import (
 	"slices"
 
 	"github.com/apache/arrow/go/v15/parquet"
+
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/columnar"
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/guard"
 )
 
 // chunk reads the levels and values of a column of a group of rows.
@@ -51,7 +54,7 @@ func (p *pages) chunk() (*chunk, error) {
 	case parquet.Types.FixedLenByteArray:
 		c.size = p.column.TypeLength()
 	}
-	if c.size <= 0 || c.size > maxWidth {
+	if c.size <= 0 || c.size > columnar.MaxWidth {
 		return nil, fmt.Errorf("values of %d bytes", c.size)
 	}
 	return c, nil
@@ -73,7 +76,7 @@ func (c *chunk) read(def, rep []int16) (levels int64, values int, err error) {
 			err = c.more(there)
 		}
 		if err != nil {
-			return levels, values, fmt.Errorf("%w: the page before byte %d: %w", ErrFormat, c.at, err)
+			return levels, values, fmt.Errorf("%w: the page before byte %d: %w", guard.ErrFormat, c.at, err)
 		}
 		c.left, levels, values = c.left-n, levels+n, values+there
 	}
@@ -116,7 +119,7 @@ func (c *chunk) open() (more bool, err error) {
 			err = c.begin(p.data, p.encoding)
 		}
 		if err != nil {
-			return false, fmt.Errorf("%w: the page at byte %d: %w", ErrFormat, at, err)
+			return false, fmt.Errorf("%w: the page at byte %d: %w", guard.ErrFormat, at, err)
 		}
 	}
 	return true, nil
@@ -128,7 +131,7 @@ func (c *chunk) learn(p *page) error {
 		return errors.New("a second dictionary")
 	}
 	if p.encoding != parquet.Encodings.Plain && p.encoding != parquet.Encodings.PlainDict {
-		return fmt.Errorf("%w: a dictionary as %v", errUnread, p.encoding)
+		return fmt.Errorf("%w: a dictionary as %v", guard.ErrUnread, p.encoding)
 	}
 	c.dict.count, c.dict.data = p.values, p.data
 	if c.size > 0 {
@@ -207,7 +210,7 @@ func (c *chunk) begin(data []byte, encoding parquet.Encoding) error {
 			return c.prefixes(data)
 		}
 	}
-	return fmt.Errorf("%w: %v as %v", errUnread, c.kind, encoding)
+	return fmt.Errorf("%w: %v as %v", guard.ErrUnread, c.kind, encoding)
 }
 
 // byNumber reads values of the dictionary.

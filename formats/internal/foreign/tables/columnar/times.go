@@ -1,4 +1,4 @@
-package tables
+package columnar
 
 import (
 	"encoding/binary"
@@ -10,17 +10,17 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// timesOf appends times of a column: text as microseconds, integers as int64, floats as they are. One that is missing
+// TimesOf appends times of a column: text as microseconds, integers as int64, floats as they are. One that is missing
 // is source.NoTime, or NaN.
-func (f *field) timesOf(v *vector, rows int, dtype unified.DType, to []byte) ([]byte, error) {
-	if f.text {
+func (f *Field) TimesOf(v *Vector, rows int, dtype unified.DType, to []byte) ([]byte, error) {
+	if f.Text {
 		for i := range rows {
 			at := int64(source.NoTime)
-			if text := strings.TrimSpace(string(v.texts[i])); text != "" && !v.null(i) {
+			if text := strings.TrimSpace(string(v.Texts[i])); text != "" && !v.Null(i) {
 				var ok bool
-				if at, ok = parseTime(text); !ok {
-					return nil, &rowError{i, fmt.Errorf("%.40q is no date and no time, such as 2026-01-31 or "+
-						"2026-01-31T12:00:00.5Z, of whole microseconds", text)}
+				if at, ok = ParseTime(text); !ok {
+					return nil, AtRow(i, fmt.Errorf("%.40q is no date and no time, such as 2026-01-31 or "+
+						"2026-01-31T12:00:00.5Z, of whole microseconds", text))
 				}
 			}
 			to = binary.LittleEndian.AppendUint64(to, uint64(at))
@@ -28,15 +28,15 @@ func (f *field) timesOf(v *vector, rows int, dtype unified.DType, to []byte) ([]
 		return to, nil
 	}
 	from := len(to)
-	if dtype == unified.Int64 && f.dtype == unified.Uint64 {
+	if dtype == unified.Int64 && f.DType == unified.Uint64 {
 		for i := 0; i < rows; i++ {
-			if f.dtype.Integer(v.data[8*i:]) < 0 && !v.null(i) {
-				return nil, &rowError{i, fmt.Errorf("the time %v is too large", f.dtype.Float(v.data[8*i:]))}
+			if f.DType.Integer(v.Data[8*i:]) < 0 && !v.Null(i) {
+				return nil, AtRow(i, fmt.Errorf("the time %v is too large", f.DType.Float(v.Data[8*i:])))
 			}
 		}
 	}
-	if to = source.Convert(to, f.dtype, dtype, v.data); !dtype.IsFloat() && v.valid != nil && !f.list {
-		for i, there := range v.valid {
+	if to = source.Convert(to, f.DType, dtype, v.Data); !dtype.IsFloat() && v.Valid != nil && !f.List {
+		for i, there := range v.Valid {
 			if !there {
 				binary.LittleEndian.PutUint64(to[from+8*i:], 1<<63) // source.NoTime
 			}
@@ -50,8 +50,8 @@ func (f *field) timesOf(v *vector, rows int, dtype unified.DType, to []byte) ([]
 var timeLayouts = []string{time.DateOnly, "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05", "2006-01-02 15:04",
 	"2006-01-02 15:04Z07:00"}
 
-// parseTime returns a date or time in microseconds; ok is false for other texts, and for finer ones.
-func parseTime(text string) (_ int64, ok bool) {
+// ParseTime returns a date or time in microseconds; ok is false for other texts, and for finer ones.
+func ParseTime(text string) (_ int64, ok bool) {
 	if len(text) < len(time.DateOnly) || text[4] != '-' || text[7] != '-' {
 		return 0, false
 	}

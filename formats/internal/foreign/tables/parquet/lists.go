@@ -1,8 +1,11 @@
-package tables
+package parquet
 
 import (
 	"errors"
 	"fmt"
+
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/columnar"
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/guard"
 )
 
 // raggedLevels is how many levels are read at a time.
@@ -17,9 +20,9 @@ type raggedReader struct {
 }
 
 // nextLists reads n rows of lists of any length. A list that is missing has no elements.
-func (d *decoder) nextLists(n int64, v *vector) error {
+func (d *decoder) nextLists(n int64, v *columnar.Vector) error {
 	r := &d.ragged
-	*v = vector{}
+	*v = columnar.Vector{}
 	r.offsets, d.data, d.texts = append(r.offsets[:0], 0), d.data[:0], d.texts[:0]
 	elements, rows := int64(0), int64(0)
 	for {
@@ -37,17 +40,17 @@ func (d *decoder) nextLists(n int64, v *vector) error {
 			}
 		}
 		if err := d.element(&elements); err != nil {
-			return &rowError{int(max(rows-1, 0)), err}
+			return columnar.AtRow(int(max(rows-1, 0)), err)
 		}
 		r.levels++
 	}
 	if rows < n {
-		return &rowError{int(rows), errors.New("the rows end here: it is cut short")}
+		return columnar.AtRow(int(rows), errors.New("the rows end here: it is cut short"))
 	}
 	if r.offsets = append(r.offsets, elements); n == 0 {
 		r.offsets = r.offsets[:1]
 	}
-	v.offsets, v.data, v.texts = r.offsets, d.data, d.texts
+	v.Offsets, v.Data, v.Texts = r.offsets, d.data, d.texts
 	return nil
 }
 
@@ -65,7 +68,7 @@ func (d *decoder) readLevels() error {
 		}
 	}
 	if there != values {
-		return fmt.Errorf("%w: %d values, %d levels that say so", ErrFormat, values, there)
+		return fmt.Errorf("%w: %d values, %d levels that say so", guard.ErrFormat, values, there)
 	}
 	r.levels, r.values, r.count = 0, 0, levels
 	return nil
@@ -80,7 +83,7 @@ func (d *decoder) element(n *int64) error {
 	case def < d.leaf.def:
 		return errors.New("an element of the list is missing")
 	}
-	if d.field.text {
+	if d.field.Text {
 		d.texts = append(d.texts, d.text(int(r.values))) // a page that is given back stays, as long as texts lie in it
 	} else {
 		if r.put == nil {
@@ -97,15 +100,16 @@ func (d *decoder) element(n *int64) error {
 
 // sameWidths looks whether lists have as many elements as the first row's.
 func (d *decoder) sameWidths(levels int64) error {
-	width := max(d.field.width, 1)
+	width := max(d.field.Width, 1)
 	for i := range levels {
-		if first := i%width == 0; first != (d.rep[i] == 0) || d.field.width > 0 && d.def[i] < d.leaf.inList {
-			return &rowError{int(i / width), fmt.Errorf("its list is shorter or longer than the %d numbers of the "+
-				"first row's", d.field.width)}
+		if first := i%width == 0; first != (d.rep[i] == 0) || d.field.Width > 0 && d.def[i] < d.leaf.inList {
+			return columnar.AtRow(int(i/width), fmt.Errorf("its list is shorter or longer than the %d numbers of the "+
+				"first row's", d.field.Width))
 		}
 	}
 	if i := levels % width; i > 0 {
-		return &rowError{int(levels / width), fmt.Errorf("its list has %d numbers, and the first row's %d", i, width)}
+		return columnar.AtRow(int(levels/width), fmt.Errorf("its list has %d numbers, and the first row's %d", i,
+			width))
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package tables
+package parquet
 
 import (
 	"bufio"
@@ -21,6 +21,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/pierrec/lz4/v4"
 
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/guard"
 	"github.com/khop-gnn/khop/formats/internal/source"
 )
 
@@ -36,9 +37,6 @@ const (
 	dictionaryPage = 2
 	dataPageV2     = 3
 )
-
-// errUnread is returned for pages that are not read.
-var errUnread = errors.New("written in a way that is not read")
 
 // pages reads the pages of a column of a group of rows. It allocates what a page states, and refuses one that expands
 // to another size.
@@ -77,7 +75,7 @@ func (r *openParquet) column(g *file.RowGroupReader, column int) (*chunk, error)
 		return nil, err
 	}
 	if m.CryptoMetadata() != nil {
-		return nil, fmt.Errorf("%w: encrypted: decrypt it first", errUnread)
+		return nil, fmt.Errorf("%w: encrypted: decrypt it first", guard.ErrUnread)
 	}
 	p := &pages{in: r.raw, at: m.DataPageOffset(), total: m.NumValues(), bytes: m.TotalUncompressedSize(),
 		column: r.MetaData().Schema.Column(column), memory: r.memory, scratch: memory.NewResizableBuffer(r.memory)}
@@ -102,7 +100,7 @@ func (p *pages) next() (page *page, err error) {
 	for page == nil && p.total > 0 && p.at < p.end {
 		at := p.at
 		if page, err = p.one(); err != nil {
-			return nil, fmt.Errorf("%w: the page at byte %d: %w", ErrFormat, at, err)
+			return nil, fmt.Errorf("%w: the page at byte %d: %w", guard.ErrFormat, at, err)
 		}
 	}
 	return page, nil
@@ -155,7 +153,7 @@ func levelBytes(data []byte, most int16, encoding int64) (levels, rest []byte, e
 		return nil, data, nil
 	}
 	if encoding != int64(parquet.Encodings.RLE) {
-		return nil, nil, fmt.Errorf("%w: levels as %v", errUnread, parquet.Encoding(encoding))
+		return nil, nil, fmt.Errorf("%w: levels as %v", guard.ErrUnread, parquet.Encoding(encoding))
 	}
 	n, err := textLength(data)
 	if err != nil {
@@ -265,7 +263,7 @@ func expander(codec compress.Compression) (func(dst, src []byte) error, error) {
 	library, err := compress.GetCodec(codec)
 	if err != nil {
 		return nil, fmt.Errorf("%w: pages compressed by %v: write the file again, compressed by zstd or snappy",
-			errUnread, codec)
+			guard.ErrUnread, codec)
 	}
 	return func(dst, src []byte) error {
 		if n, _ := binary.Uvarint(src); codec == compress.Codecs.Snappy && n != uint64(len(dst)) {

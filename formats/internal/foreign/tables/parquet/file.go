@@ -1,4 +1,4 @@
-package tables
+package parquet
 
 import (
 	"context"
@@ -12,23 +12,45 @@ import (
 	"github.com/apache/arrow/go/v15/parquet/file"
 	"github.com/apache/arrow/go/v15/parquet/schema"
 
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/columnar"
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/guard"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/unified"
 )
 
-const parquetMagic = "PAR1"
+// Magic is what a file begins and ends with.
+const Magic = "PAR1"
 
-// parquetFile is a Parquet file.
-type parquetFile struct {
+// File is a Parquet file.
+type File struct {
 	at     source.Place
 	budget *source.Budget
-	list   []field
+	list   []columnar.Field
 	leaves []leaf
 	count  int64
 	groups []int64 // rows of each group
 	// first and last bound the groups that are read; last is 0 for all
 	first, last int
 	unknown     map[int]string // columns of logical types that the library does not know
+}
+
+// Open describes a file.
+func Open(at source.Place, budget *source.Budget) (*File, error) {
+	p := &File{at: at, budget: budget}
+	return p, p.describe()
+}
+
+// Groups returns the rows of each group.
+func (p *File) Groups() []int64 { return p.groups }
+
+// Only returns the file with groups first up to last alone.
+func (p *File) Only(first, last int) *File {
+	f := *p
+	f.first, f.last, f.count = first, last, 0
+	for _, rows := range p.groups[first:last] {
+		f.count += rows
+	}
+	return &f
 }
 
 // leaf is a column of the file. The schema of one that can be stored is a number or text, or a list of numbers.
@@ -38,17 +60,17 @@ type leaf struct {
 	inList int16 // that of an element of a list
 }
 
-// open opens the file. Every call into the library is within guard.
-func (p *parquetFile) open() (*openParquet, error) {
+// open opens the file. Every call into the library is within guard.Call.
+func (p *File) open() (*openParquet, error) {
 	raw, err := p.at.Raw()
 	if err != nil {
 		return nil, err
 	}
-	a := newAllocator(p.budget, raw.Size)
+	a := guard.NewAllocator(p.budget, raw.Size)
 	props := parquet.NewReaderProperties(a)
 	r, err := p.newReader(raw, file.WithReadProps(props))
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%w: %w", ErrFormat, err), raw.Close())
+		return nil, errors.Join(fmt.Errorf("%w: %w", guard.ErrFormat, err), raw.Close())
 	}
 	return &openParquet{r, raw, a}, nil
 }
@@ -57,18 +79,18 @@ func (p *parquetFile) open() (*openParquet, error) {
 type openParquet struct {
 	*file.Reader
 	raw    *source.Raw
-	memory *allocator
+	memory *guard.Allocator
 }
 
 // close gives back what is open; the library's own Close would close what it was given.
 func (r *openParquet) close() {
-	r.memory.close()
+	r.memory.Close()
 	_ = r.raw.Close() // of reading
 }
 
 // describe reads the schema.
-func (p *parquetFile) describe() error {
-	return guard(func() error {
+func (p *File) describe() error {
+	return guard.Call(func() error {
 		r, err := p.open()
 		if err != nil {
 			return err
@@ -79,29 +101,29 @@ func (p *parquetFile) describe() error {
 		for i := range r.NumRowGroups() {
 			n := r.RowGroup(i).NumRows()
 			if n < 0 || total > math.MaxInt64-n {
-				return fmt.Errorf("%w: a group of %d rows", ErrFormat, n)
+				return fmt.Errorf("%w: a group of %d rows", guard.ErrFormat, n)
 			}
 			total += n
 			p.groups = append(p.groups, n)
 		}
 		if total != p.count {
-			return fmt.Errorf("%w: %d rows in all, and %d in its groups", ErrFormat, p.count, total)
+			return fmt.Errorf("%w: %d rows in all, and %d in its groups", guard.ErrFormat, p.count, total)
 		}
 		s := r.MetaData().Schema
-		if s.NumColumns() > maxFields {
-			return fmt.Errorf("%w: %d columns", ErrFormat, s.NumColumns())
+		if s.NumColumns() > columnar.MaxFields {
+			return fmt.Errorf("%w: %d columns", guard.ErrFormat, s.NumColumns())
 		}
 		for i := range s.NumColumns() {
 			f, l := describeLeaf(s.Column(i))
 			l.column = i
 			if what, ok := p.unknown[i]; ok {
-				f.bad, f.list = what, false
+				f.Bad, f.List = what, false
 			}
-			if f.list && f.bad == "" && p.count > 0 {
-				if f.width, err = p.firstWidth(r, &l); errors.Is(err, errUnread) {
-					return &columnError{f.name, -1, err}
+			if f.List && f.Bad == "" && p.count > 0 {
+				if f.Width, err = p.firstWidth(r, &l); errors.Is(err, guard.ErrUnread) {
+					return columnar.InColumn(f.Name, -1, err)
 				} else if err != nil {
-					f.bad = err.Error()
+					f.Bad = err.Error()
 				}
 			}
 			p.list, p.leaves = append(p.list, f), append(p.leaves, l)
@@ -111,9 +133,9 @@ func (p *parquetFile) describe() error {
 }
 
 // describeLeaf says what a column is.
-func describeLeaf(c *schema.Column) (field, leaf) {
+func describeLeaf(c *schema.Column) (columnar.Field, leaf) {
 	l := leaf{def: c.MaxDefinitionLevel()}
-	f := field{name: c.ColumnPath()[0], width: 1}
+	f := columnar.Field{Name: c.ColumnPath()[0], Width: 1}
 	var chain []schema.Node
 	for n := c.SchemaNode(); n != nil && n.Parent() != nil; n = n.Parent() {
 		chain = append([]schema.Node{n}, chain...)
@@ -135,55 +157,55 @@ func describeLeaf(c *schema.Column) (field, leaf) {
 	}
 	switch {
 	case lists > 1:
-		f.bad = "lists of lists"
+		f.Bad = "lists of lists"
 	case several, lists == 1 && len(chain) > 3, lists == 0 && len(chain) > 1:
-		f.bad = "records"
+		f.Bad = "records"
 	}
-	f.list = lists > 0
-	if f.bad == "" {
-		f.bad = f.physical(c)
+	f.List = lists > 0
+	if f.Bad == "" {
+		f.Bad = physical(&f, c)
 	}
-	if f.text && f.list {
-		f.bad = textLists
+	if f.Text && f.List {
+		f.Bad = columnar.TextLists
 	}
 	return f, l
 }
 
 // physical sets the type of the values, and returns what is wrong with it.
-func (f *field) physical(c *schema.Column) string {
+func physical(f *columnar.Field, c *schema.Column) string {
 	logical := c.LogicalType()
 	switch logical.(type) {
 	case schema.DecimalLogicalType, *schema.DecimalLogicalType:
-		f.dtype, f.decimal = unified.Float64, decimalOf(c)
-		f.ofDecimals(precisionOf(logical))
+		f.DType, f.Decimal = unified.Float64, decimalOf(c)
+		f.OfDecimals(precisionOf(logical))
 		return ""
 	case schema.IntervalLogicalType:
 		return "intervals"
 	}
 	switch c.PhysicalType() {
 	case parquet.Types.Boolean:
-		f.dtype, f.boolean = unified.Uint8, true
+		f.DType, f.Boolean = unified.Uint8, true
 	case parquet.Types.Int32, parquet.Types.Int64:
 		narrow := c.PhysicalType() == parquet.Types.Int32
-		if f.dtype = integerType(narrow, logical); f.dtype == unified.Invalid || narrow && f.dtype.Size() > 4 {
+		if f.DType = integerType(narrow, logical); f.DType == unified.Invalid || narrow && f.DType.Size() > 4 {
 			return "integers of another size than they are called"
 		}
-		f.unit = unitOf(logical)
+		f.Unit = unitOf(logical)
 	case parquet.Types.Int96:
-		f.dtype, f.unit = unified.Int64, "ns"
+		f.DType, f.Unit = unified.Int64, "ns"
 	case parquet.Types.Float:
-		f.dtype = unified.Float32
+		f.DType = unified.Float32
 	case parquet.Types.Double:
-		f.dtype = unified.Float64
+		f.DType = unified.Float64
 	case parquet.Types.ByteArray:
-		f.text, f.bytes = true, !isString(logical)
+		f.Text, f.Bytes = true, !isString(logical)
 	case parquet.Types.FixedLenByteArray:
 		if _, half := logical.(schema.Float16LogicalType); half && c.TypeLength() == 2 {
-			f.dtype = unified.Float16
+			f.DType = unified.Float16
 			break
 		}
 		_, uuid := logical.(schema.UUIDLogicalType)
-		f.ofBytes(uuid && c.TypeLength() == 16)
+		f.OfBytes(uuid && c.TypeLength() == 16)
 	default:
 		return "an unknown type"
 	}
@@ -238,7 +260,7 @@ func unitOf(logical schema.LogicalType) string {
 }
 
 // firstWidth returns how many elements the list of the first row has.
-func (p *parquetFile) firstWidth(r *openParquet, l *leaf) (int64, error) {
+func (p *File) firstWidth(r *openParquet, l *leaf) (int64, error) {
 	for g := range r.NumRowGroups() {
 		if r.RowGroup(g).NumRows() == 0 {
 			continue
@@ -250,8 +272,8 @@ func (p *parquetFile) firstWidth(r *openParquet, l *leaf) (int64, error) {
 		defer c.close()
 		d := &decoder{leaf: *l, chunk: c}
 		for n := int64(0); ; n++ {
-			if n > maxWidth {
-				return 0, fmt.Errorf("lists of more than %d numbers", maxWidth)
+			if n > columnar.MaxWidth {
+				return 0, fmt.Errorf("lists of more than %d numbers", columnar.MaxWidth)
 			}
 			levels, _, err := d.read(1)
 			if err != nil {
@@ -268,12 +290,15 @@ func (p *parquetFile) firstWidth(r *openParquet, l *leaf) (int64, error) {
 	return 0, nil
 }
 
-func (p *parquetFile) fields() []field { return p.list }
-func (p *parquetFile) rows() int64     { return p.count }
+// Fields describes the columns. Who reads the file may change how they are read.
+func (p *File) Fields() []columnar.Field { return p.list }
 
-// scan implements table.
-func (p *parquetFile) scan(ctx context.Context, want []int, yield func(*batch) error) error {
-	return guard(func() error {
+// Rows returns how many rows there are.
+func (p *File) Rows() int64 { return p.count }
+
+// Scan yields the rows of some columns, in order, in batches that are valid until the next. It may be called again.
+func (p *File) Scan(ctx context.Context, want []int, yield func(*columnar.Batch) error) error {
+	return guard.Call(func() error {
 		r, err := p.open()
 		if err != nil {
 			return err
@@ -294,34 +319,34 @@ func (p *parquetFile) scan(ctx context.Context, want []int, yield func(*batch) e
 }
 
 // group yields the rows of a group of rows.
-func (p *parquetFile) group(ctx context.Context, r *openParquet, g int, want []int, row *int64,
-	yield func(*batch) error) error {
+func (p *File) group(ctx context.Context, r *openParquet, g int, want []int, row *int64,
+	yield func(*columnar.Batch) error) error {
 	rg, width := r.RowGroup(g), int64(0)
 	var columns []*decoder
 	for _, w := range want {
 		c, err := r.column(rg, p.leaves[w].column)
-		if errors.Is(err, errUnread) {
-			return &columnError{p.list[w].name, -1, err}
+		if errors.Is(err, guard.ErrUnread) {
+			return columnar.InColumn(p.list[w].Name, -1, err)
 		} else if err != nil {
-			return fmt.Errorf("%w: column %q: %w", ErrFormat, p.list[w].name, err)
+			return fmt.Errorf("%w: column %q: %w", guard.ErrFormat, p.list[w].Name, err)
 		}
 		defer c.close()
 		columns = append(columns, &decoder{leaf: p.leaves[w], chunk: c, field: &p.list[w]})
-		if width += p.list[w].rowBytes() + 8; p.list[w].text {
+		if width += p.list[w].RowBytes() + 8; p.list[w].Text {
 			width += 64 + min(c.bytes, 1<<50)/max(rg.NumRows(), 1)
 		}
 	}
-	step := rowsOf(width)
-	b := &batch{path: p.at.Path(), columns: make([]vector, len(want))}
+	step := columnar.RowsOf(width)
+	b := &columnar.Batch{Path: p.at.Path(), Columns: make([]columnar.Vector, len(want))}
 	for left := rg.NumRows(); left > 0; left -= step {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		n := min(step, left)
-		b.rows, b.row = int(n), *row
+		b.Rows, b.Row = int(n), *row
 		for i, c := range columns {
-			if err := c.next(n, &b.columns[i]); err != nil {
-				return &columnError{c.field.name, *row, err}
+			if err := c.next(n, &b.Columns[i]); err != nil {
+				return columnar.InColumn(c.field.Name, *row, err)
 			}
 		}
 		if err := yield(b); err != nil {
@@ -336,7 +361,7 @@ func (p *parquetFile) group(ctx context.Context, r *openParquet, g int, want []i
 type decoder struct {
 	leaf
 	*chunk
-	field *field
+	field *columnar.Field
 
 	def, rep []int16
 	data     []byte
@@ -362,42 +387,39 @@ func (d *decoder) read(n int64) (levels int64, values int, err error) {
 }
 
 // next reads n rows.
-func (d *decoder) next(n int64, v *vector) error {
-	if d.field.ragged {
+func (d *decoder) next(n int64, v *columnar.Vector) error {
+	if d.field.Ragged {
 		return d.nextLists(n, v)
 	}
-	want := n * d.field.width
-	if d.field.list && d.field.width == 0 {
+	want := n * d.field.Width
+	if d.field.List && d.field.Width == 0 {
 		want = n // each is one level, without a value
 	}
 	levels, values, err := d.read(want)
 	if err != nil {
 		return err
 	}
-	if d.field.list {
+	if d.field.List {
 		if err := d.sameWidths(levels); err != nil {
 			return err
 		}
 	}
 	if levels < want || int64(values) > levels {
-		return &rowError{int(levels / max(d.field.width, 1)), errors.New("the rows end here: it is cut short")}
+		return columnar.AtRow(int(levels/max(d.field.Width, 1)), errors.New("the rows end here: it is cut short"))
 	}
-	v.valid = nil
+	v.Valid = nil
 	if d.leaf.def > 0 {
 		if err := d.levels(v, values); err != nil {
 			return err
 		}
 	} else if values != int(want) {
-		return fmt.Errorf("%w: %d values in %d rows", ErrFormat, values, n)
+		return fmt.Errorf("%w: %d values in %d rows", guard.ErrFormat, values, n)
 	}
 	return d.fill(v, values)
 }
 
-// errListGap is the error of a list of whole numbers of which one is missing.
-var errListGap = errors.New("a number within a list is missing")
-
 // levels looks at which rows have values.
-func (d *decoder) levels(v *vector, values int) error {
+func (d *decoder) levels(v *columnar.Vector, values int) error {
 	present, all := 0, true
 	for _, def := range d.def {
 		if def == d.leaf.def {
@@ -407,16 +429,16 @@ func (d *decoder) levels(v *vector, values int) error {
 		}
 	}
 	if present != values {
-		return fmt.Errorf("%w: %d values, %d levels that say so", ErrFormat, values, present)
+		return fmt.Errorf("%w: %d values, %d levels that say so", guard.ErrFormat, values, present)
 	}
-	if !all && !d.field.list {
-		v.valid = room(&d.valid, int64(len(d.def)))
+	if !all && !d.field.List {
+		v.Valid = room(&d.valid, int64(len(d.def)))
 		for i, def := range d.def {
-			v.valid[i] = def == d.leaf.def
+			v.Valid[i] = def == d.leaf.def
 		}
-	} else if !all && d.field.width > 0 && !d.field.dtype.IsFloat() {
+	} else if !all && d.field.Width > 0 && !d.field.DType.IsFloat() {
 		at := slices.IndexFunc(d.def, func(def int16) bool { return def != d.leaf.def })
-		return &rowError{at / int(d.field.width), errListGap}
+		return columnar.AtRow(at/int(d.field.Width), columnar.ErrListGap)
 	}
 	return nil
 }
@@ -431,58 +453,58 @@ func (d *decoder) value(k int) []byte {
 
 // text returns a text. It is valid until more is read.
 func (d *decoder) text(k int) []byte {
-	if d.field.spell == nil {
+	if d.field.Spell == nil {
 		return d.value(k)
 	}
 	from := len(d.data)
-	d.data = d.field.spell(d.data, d.value(k))
+	d.data = d.field.Spell(d.data, d.value(k))
 	return d.data[from:len(d.data):len(d.data)]
 }
 
 // fill puts the values of a read into a vector, with room for those that are not there.
-func (d *decoder) fill(v *vector, values int) error {
+func (d *decoder) fill(v *columnar.Vector, values int) error {
 	at := func(yield func(i int, there bool)) {
 		for i := range d.def {
 			yield(i, d.leaf.def == 0 || d.def[i] == d.leaf.def)
 		}
 	}
-	if d.field.text {
-		v.texts, d.data = room(&d.texts, int64(len(d.def))), d.data[:0]
+	if d.field.Text {
+		v.Texts, d.data = room(&d.texts, int64(len(d.def))), d.data[:0]
 		k := 0
 		at(func(i int, there bool) {
-			if v.texts[i] = nil; there {
-				v.texts[i] = d.text(k)
+			if v.Texts[i] = nil; there {
+				v.Texts[i] = d.text(k)
 				k++
 			}
 		})
 		return nil
 	}
 	d.data = d.data[:0]
-	if d.field.width == 0 {
-		v.data = nil
+	if d.field.Width == 0 {
+		v.Data = nil
 		return nil
 	}
 	if values == len(d.def) && d.asStored() {
-		v.data = d.raw
+		v.Data = d.raw
 		return nil
 	}
-	k, put, missing := 0, d.put(), make([]byte, d.field.dtype.Size())
-	d.field.dtype.Put(missing, math.NaN())
+	k, put, missing := 0, d.put(), make([]byte, d.field.DType.Size())
+	d.field.DType.Put(missing, math.NaN())
 	d.badRow = -1
 	at(func(i int, there bool) {
 		if there {
 			put(k)
 			k++
 			if d.bad != nil && d.badRow < 0 {
-				d.badRow = i / int(d.field.width)
+				d.badRow = i / int(d.field.Width)
 			}
 			return
 		}
 		d.data = append(d.data, missing...)
 	})
-	v.data = d.data
+	v.Data = d.data
 	if d.bad != nil {
-		return &rowError{d.badRow, d.bad}
+		return columnar.AtRow(d.badRow, d.bad)
 	}
 	return nil
 }
@@ -492,15 +514,15 @@ const julianEpoch, nanoDays = 2440588, 106751
 
 // asStored reports whether values lie as those of the field's type do.
 func (d *decoder) asStored() bool {
-	return d.field.decimal == nil && d.kind != parquet.Types.Int96 && d.field.dtype.Size() == int64(d.size)
+	return d.field.Decimal == nil && d.kind != parquet.Types.Int96 && d.field.DType.Size() == int64(d.size)
 }
 
 // put returns what appends a value as the field's type.
 func (d *decoder) put() func(k int) {
-	switch size := d.field.dtype.Size(); {
-	case d.field.decimal != nil:
+	switch size := d.field.DType.Size(); {
+	case d.field.Decimal != nil:
 		return func(k int) {
-			x := d.field.decimal(d.value(k))
+			x := d.field.Decimal(d.value(k))
 			d.data = binary.LittleEndian.AppendUint64(d.data, math.Float64bits(x))
 		}
 	case d.kind == parquet.Types.Int96:

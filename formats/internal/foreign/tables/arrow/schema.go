@@ -1,11 +1,11 @@
-package tables
+package arrow
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	flatbuffers "github.com/google/flatbuffers/go"
 
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/guard"
 	"github.com/khop-gnn/khop/formats/internal/source"
 )
 
@@ -43,17 +43,17 @@ type schemaCheck struct {
 // guard's.
 func checkSchema(raw *source.Raw, stream bool) error {
 	if stream {
-		message, err := piece(raw, 8, lengthAt(raw, 4))
+		message, err := piece(raw, 8, guard.LengthAt(raw, 4))
 		if err != nil {
 			return err
 		}
 		t := flatbuffers.Table{Bytes: message, Pos: flatbuffers.GetUOffsetT(message)}
 		if t.GetByteSlot(messageKind, 0) != kindSchema {
-			return fmt.Errorf("%w: it does not begin with a schema", ErrFormat)
+			return fmt.Errorf("%w: it does not begin with a schema", guard.ErrFormat)
 		}
 		return checkIn(&t, messageHeader)
 	}
-	size := lengthAt(raw, raw.Size-10)
+	size := guard.LengthAt(raw, raw.Size-10)
 	footer, err := piece(raw, raw.Size-10-size, size)
 	if err != nil {
 		return err
@@ -61,19 +61,10 @@ func checkSchema(raw *source.Raw, stream bool) error {
 	return checkIn(&flatbuffers.Table{Bytes: footer, Pos: flatbuffers.GetUOffsetT(footer)}, footerSchema)
 }
 
-// lengthAt returns the length that stands at a place; -1 where nothing does.
-func lengthAt(raw *source.Raw, at int64) int64 {
-	var b [4]byte
-	if n, _ := raw.ReadAt(b[:], at); n < len(b) {
-		return -1
-	}
-	return int64(binary.LittleEndian.Uint32(b[:]))
-}
-
 // piece reads a message, or a footer.
 func piece(raw *source.Raw, at, n int64) ([]byte, error) {
 	if at < 0 || n < 4 || n > maxMessage || n > raw.Size-at {
-		return nil, fmt.Errorf("%w: metadata of %d bytes at %d of %d", ErrFormat, n, at, raw.Size)
+		return nil, fmt.Errorf("%w: metadata of %d bytes at %d of %d", guard.ErrFormat, n, at, raw.Size)
 	}
 	b := make([]byte, n)
 	_, err := raw.ReadAt(b, at)
@@ -84,11 +75,11 @@ func piece(raw *source.Raw, at, n int64) ([]byte, error) {
 func checkIn(t *flatbuffers.Table, slot flatbuffers.VOffsetT) error {
 	at := flatbuffers.UOffsetT(t.Offset(slot))
 	if at == 0 {
-		return fmt.Errorf("%w: it has no schema", ErrFormat)
+		return fmt.Errorf("%w: it has no schema", guard.ErrFormat)
 	}
 	s, c := flatbuffers.Table{Bytes: t.Bytes, Pos: t.Indirect(at + t.Pos)}, &schemaCheck{}
 	if s.GetInt16Slot(schemaEndian, 0) != 0 {
-		return fmt.Errorf("%w: its numbers are big-endian: write it again on a little-endian machine", errUnread)
+		return fmt.Errorf("%w: its numbers are big-endian: write it again on a little-endian machine", guard.ErrUnread)
 	}
 	if err := c.metadata(&s, schemaMetadata); err != nil {
 		return err
@@ -104,7 +95,7 @@ func (c *schemaCheck) each(t *flatbuffers.Table, slot flatbuffers.VOffsetT, take
 	}
 	n := t.VectorLen(at)
 	if c.parts += n; n < 0 || n > len(t.Bytes)/4 || c.parts > maxParts {
-		return fmt.Errorf("%w: a schema of %d parts in %d bytes", ErrFormat, max(n, c.parts), len(t.Bytes))
+		return fmt.Errorf("%w: a schema of %d parts in %d bytes", guard.ErrFormat, max(n, c.parts), len(t.Bytes))
 	}
 	from := t.Vector(at)
 	for i := range n {
@@ -118,7 +109,7 @@ func (c *schemaCheck) each(t *flatbuffers.Table, slot flatbuffers.VOffsetT, take
 
 func (c *schemaCheck) field(f *flatbuffers.Table, depth int) error {
 	if depth > maxDepth {
-		return fmt.Errorf("%w: types within types, deeper than %d", ErrFormat, maxDepth)
+		return fmt.Errorf("%w: types within types, deeper than %d", guard.ErrFormat, maxDepth)
 	}
 	if err := c.string(f, fieldName); err != nil {
 		return err
@@ -145,7 +136,7 @@ func decimals(f *flatbuffers.Table) error {
 		if at := flatbuffers.UOffsetT(f.Offset(fieldName)); at != 0 {
 			name = string(f.ByteVector(at + f.Pos))
 		}
-		return fmt.Errorf("%w: %.100q is decimal%d: cast it to decimal128 or float64", errUnread, name, n)
+		return fmt.Errorf("%w: %.100q is decimal%d: cast it to decimal128 or float64", guard.ErrUnread, name, n)
 	}
 	return nil
 }
@@ -165,7 +156,7 @@ func (c *schemaCheck) string(t *flatbuffers.Table, slot flatbuffers.VOffsetT) er
 		c.text += len(t.ByteVector(at + t.Pos))
 	}
 	if c.text > maxMessage {
-		return fmt.Errorf("%w: a schema of %d bytes of text", ErrFormat, c.text)
+		return fmt.Errorf("%w: a schema of %d bytes of text", guard.ErrFormat, c.text)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package tables
+package csv
 
 import (
 	"bytes"
@@ -13,19 +13,30 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/columnar"
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/guard"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
 )
 
-// csvFile is a text with a row a line. What its columns hold is found out from all rows.
-type csvFile struct {
-	at     source.Place
-	budget *source.Budget
-	format Format
-	nulls  map[string]bool // cells that stand for missing values
-	list   []field
-	count  int64
+// File is a text with a row a line. What its columns hold is found out from all rows.
+type File struct {
+	at        source.Place
+	budget    *source.Budget
+	delimiter string          // "": as the first line tells
+	header    []string        // the names of the columns; nil: the first line has them
+	nulls     map[string]bool // cells that stand for missing values
+	list      []columnar.Field
+	count     int64
+}
+
+// Open describes a file: delimiter is what lies between cells, "" as the first line tells; header are the names of
+// the columns, nil where the first line has them; nulls are cells that stand for missing values.
+func Open(ctx context.Context, at source.Place, budget *source.Budget, delimiter string, header []string,
+	nulls map[string]bool) (*File, error) {
+	f := &File{at: at, budget: budget, delimiter: delimiter, header: header, nulls: nulls}
+	return f, f.describe(ctx)
 }
 
 // guessed is what the cells of a column are so far.
@@ -33,17 +44,17 @@ type guessed struct {
 	cells, ints, bools, floats, lists, dates int64
 	width                                    int64 // of lists; -1: they differ
 	numbers                                  int64 // whole numbers among all cells
-	odd                                      oddCell
-	numeric                                  int64   // numbers among all cells
-	word                                     oddCell // the first cell that is no number
-	nulls                                    int64   // cells that programs write for missing values; not among cells
-	null                                     oddCell // the first of them
-	gaps                                     bool    // values are missing
-	wide                                     bool    // an integer above 2^53, which a float does not hold
+	odd                                      columnar.OddCell
+	numeric                                  int64            // numbers among all cells
+	word                                     columnar.OddCell // the first cell that is no number
+	nulls                                    int64            // cells that programs write for missing values: no cells
+	null                                     columnar.OddCell // the first of them
+	gaps                                     bool             // values are missing
+	wide                                     bool             // an integer above 2^53, which a float does not hold
 }
 
 // each calls take for each row. cells are valid until the next.
-func (f *csvFile) each(ctx context.Context, take func(line int64, cells []string) error) error {
+func (f *File) each(ctx context.Context, take func(line int64, cells []string) error) error {
 	in, err := f.at.OpenText()
 	if err != nil {
 		return err
@@ -58,7 +69,7 @@ func (f *csvFile) each(ctx context.Context, take func(line int64, cells []string
 	if r.Comma, err = f.comma(); err != nil {
 		return err
 	}
-	header := len(f.format.Header) == 0
+	header := len(f.header) == 0
 	for n := int64(0); ; n++ {
 		if n%4096 == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -68,7 +79,7 @@ func (f *csvFile) each(ctx context.Context, take func(line int64, cells []string
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("%w: %w", ErrFormat, err)
+			return fmt.Errorf("%w: %w", guard.ErrFormat, err)
 		}
 		paced.Next()
 		line, _ := r.FieldPos(0)
@@ -79,7 +90,7 @@ func (f *csvFile) each(ctx context.Context, take func(line int64, cells []string
 						return source.Error(f.at.Path(), "", int64(line), "",
 							fmt.Errorf("the name %q is %w", name, graph.ErrText))
 					}
-					f.list = append(f.list, field{name: strings.TrimSpace(strings.Clone(name)), width: 1})
+					f.list = append(f.list, columnar.Field{Name: strings.TrimSpace(strings.Clone(name)), Width: 1})
 				}
 			}
 			continue
@@ -96,15 +107,15 @@ func (f *csvFile) each(ctx context.Context, take func(line int64, cells []string
 }
 
 // comma returns what lies between cells: what the first line has most of.
-func (f *csvFile) comma() (rune, error) {
-	switch f.format.Delimiter {
+func (f *File) comma() (rune, error) {
+	switch f.delimiter {
 	case "":
 	case "tab", "\\t":
 		return '\t', nil
 	default:
-		c := []rune(f.format.Delimiter)
+		c := []rune(f.delimiter)
 		if len(c) != 1 || strings.ContainsRune("\r\n\"", c[0]) {
-			return 0, fmt.Errorf("the delimiter %.20q is not one character", f.format.Delimiter)
+			return 0, fmt.Errorf("the delimiter %.20q is not one character", f.delimiter)
 		}
 		return c[0], nil
 	}
@@ -123,9 +134,9 @@ func (f *csvFile) comma() (rune, error) {
 }
 
 // describe goes over the file: names of columns, what their cells are, and how many rows there are.
-func (f *csvFile) describe(ctx context.Context) error {
-	for _, name := range f.format.Header {
-		f.list = append(f.list, field{name: name, width: 1})
+func (f *File) describe(ctx context.Context) error {
+	for _, name := range f.header {
+		f.list = append(f.list, columnar.Field{Name: name, Width: 1})
 	}
 	var all []guessed
 	err := f.each(ctx, func(line int64, cells []string) error {
@@ -145,35 +156,28 @@ func (f *csvFile) describe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(f.list) > maxFields {
-		return fmt.Errorf("%w: %d columns", ErrFormat, len(f.list))
+	if len(f.list) > columnar.MaxFields {
+		return fmt.Errorf("%w: %d columns", guard.ErrFormat, len(f.list))
 	}
 	for i := range f.list {
 		if all != nil {
 			all[i].settle(&f.list[i])
 		} else {
-			f.list[i].dtype = unified.Int64
+			f.list[i].DType = unified.Int64
 		}
 	}
 	return nil
 }
 
 // missing reports whether a cell without spaces around it stands for a missing value.
-func (f *csvFile) missing(cell string) bool { return cell == "" || f.nulls[cell] }
-
-// set keeps the first cell.
-func (c *oddCell) set(cell string, line int64) {
-	if c.cell == "" {
-		*c = oddCell{strings.Clone(cell), line}
-	}
-}
+func (f *File) missing(cell string) bool { return cell == "" || f.nulls[cell] }
 
 // look takes a cell into account that is not missing.
 func (g *guessed) look(cell string, line int64) {
 	if source.IsNull(cell) { // a column is text for it, and nothing else
 		g.nulls++
-		g.null.set(cell, line)
-		g.odd.set(cell, line)
+		g.null.Set(cell, line)
+		g.odd.Set(cell, line)
 		return
 	}
 	g.cells++
@@ -187,7 +191,7 @@ func (g *guessed) look(cell string, line int64) {
 			return
 		}
 	} else {
-		g.odd.set(cell, line)
+		g.odd.Set(cell, line)
 	}
 	if isNumber(cell) {
 		if g.numeric++; g.floats == g.cells-1 {
@@ -195,10 +199,10 @@ func (g *guessed) look(cell string, line int64) {
 			return
 		}
 	} else {
-		g.word.set(cell, line)
+		g.word.Set(cell, line)
 	}
 	if g.dates == g.cells-1 {
-		if _, ok := parseTime(cell); ok {
+		if _, ok := columnar.ParseTime(cell); ok {
 			g.dates++
 			return
 		}
@@ -248,74 +252,78 @@ func eachNumber(cell string, take func(float64)) (n int64, err error) {
 }
 
 // settle says what a column is. One that is numbers, or dates, but for some cells is text, with a doubt.
-func (g *guessed) settle(f *field) {
+func (g *guessed) settle(f *columnar.Field) {
 	if g.kind(f); g.nulls > 0 {
-		plain := !f.text || f.unit != ""
-		if *f = (field{name: f.name, text: true, width: 1}); plain && g.cells > 0 {
-			f.doubt = &doubt{g.nulls, g.cells + g.nulls, g.null}
+		plain := !f.Text || f.Unit != ""
+		if *f = (columnar.Field{Name: f.Name, Text: true, Width: 1}); plain && g.cells > 0 {
+			f.Doubt = &columnar.Doubt{Cells: g.nulls, Of: g.cells + g.nulls, First: g.null}
 		}
 	}
-	if others := g.cells - g.numeric; f.text && f.unit == "" && others > 0 && g.numeric >= others && f.doubt == nil {
-		if g.word.cell == "" || g.nulls > 0 && g.null.line < g.word.line {
+	if others := g.cells - g.numeric; f.Text && f.Unit == "" && others > 0 && g.numeric >= others && f.Doubt == nil {
+		if g.word.Cell == "" || g.nulls > 0 && g.null.Line < g.word.Line {
 			g.word = g.null
 		}
-		f.doubt = &doubt{others + g.nulls, g.cells + g.nulls, g.word}
+		f.Doubt = &columnar.Doubt{Cells: others + g.nulls, Of: g.cells + g.nulls, First: g.word}
 	}
-	if f.text && f.unit == "" && g.numbers > 9*(g.cells+g.nulls)/10 {
-		f.odd = g.odd
+	if f.Text && f.Unit == "" && g.numbers > 9*(g.cells+g.nulls)/10 {
+		f.Odd = g.odd
 	}
-	f.gaps = g.gaps && !f.text && !f.dtype.IsFloat() && !g.wide
+	f.Gaps = g.gaps && !f.Text && !f.DType.IsFloat() && !g.wide
 }
 
 // kind says what a column would be without cells that programs write for missing values.
-func (g *guessed) kind(f *field) {
+func (g *guessed) kind(f *columnar.Field) {
 	switch {
 	case g.ints == g.cells:
-		f.dtype = unified.Int64
+		f.DType = unified.Int64
 	case g.bools == g.cells:
-		f.dtype, f.boolean = unified.Uint8, true
+		f.DType, f.Boolean = unified.Uint8, true
 	case g.floats == g.cells && g.wide:
-		f.text = true // neither type holds all of its numbers
+		f.Text = true // neither type holds all of its numbers
 	case g.floats == g.cells:
-		f.dtype = unified.Float64
+		f.DType = unified.Float64
 	case g.lists == g.cells && g.width > 0:
-		f.dtype, f.list, f.width = unified.Float32, true, g.width
+		f.DType, f.List, f.Width = unified.Float32, true, g.width
 	case g.dates == g.cells:
-		f.text, f.unit = true, "us"
+		f.Text, f.Unit = true, "us"
 	default:
-		f.text = true
+		f.Text = true
 	}
 }
 
-func (f *csvFile) fields() []field { return f.list }
-func (f *csvFile) rows() int64     { return f.count }
+// Fields describes the columns. Who reads the file may change how they are read.
+func (f *File) Fields() []columnar.Field { return f.list }
 
-// scan implements table.
-func (f *csvFile) scan(ctx context.Context, want []int, yield func(*batch) error) error {
+// Rows returns how many rows there are.
+func (f *File) Rows() int64 { return f.count }
+
+// Scan yields the rows of some columns, in order, in batches that are valid until the next. It may be called again.
+func (f *File) Scan(ctx context.Context, want []int, yield func(*columnar.Batch) error) error {
 	width := int64(0)
 	for _, w := range want {
-		width += f.list[w].rowBytes() + 40
+		width += f.list[w].RowBytes() + 40
 	}
-	step, b := int(rowsOf(width)), &batch{path: f.at.Path(), columns: make([]vector, len(want)), lines: []int64{}}
+	step := int(columnar.RowsOf(width))
+	b := &columnar.Batch{Path: f.at.Path(), Columns: make([]columnar.Vector, len(want)), Lines: []int64{}}
 	flush := func() error {
-		if b.rows == 0 {
+		if b.Rows == 0 {
 			return nil
 		}
 		err := yield(b)
-		for i := range b.columns {
-			b.columns[i] = vector{data: b.columns[i].data[:0], texts: b.columns[i].texts[:0]}
+		for i := range b.Columns {
+			b.Columns[i] = columnar.Vector{Data: b.Columns[i].Data[:0], Texts: b.Columns[i].Texts[:0]}
 		}
-		b.rows, b.lines = 0, b.lines[:0]
+		b.Rows, b.Lines = 0, b.Lines[:0]
 		return err
 	}
 	err := f.each(ctx, func(line int64, cells []string) error {
 		for i, w := range want {
-			if err := b.columns[i].addCell(f, &f.list[w], cells[w], b.rows); err != nil {
-				return &columnError{f.list[w].name, line, err}
+			if err := f.addCell(&b.Columns[i], &f.list[w], cells[w], b.Rows); err != nil {
+				return columnar.InColumn(f.list[w].Name, line, err)
 			}
 		}
-		b.lines = append(b.lines, line)
-		if b.rows++; b.rows >= step {
+		b.Lines = append(b.Lines, line)
+		if b.Rows++; b.Rows >= step {
 			return flush()
 		}
 		return nil
@@ -327,52 +335,52 @@ func (f *csvFile) scan(ctx context.Context, want []int, yield func(*batch) error
 }
 
 // addCell appends a cell, as row number row of the batch.
-func (v *vector) addCell(in *csvFile, f *field, cell string, row int) error {
+func (in *File) addCell(v *columnar.Vector, f *columnar.Field, cell string, row int) error {
 	trimmed := strings.TrimSpace(cell)
 	missing := in.missing(trimmed)
-	if missing && v.valid == nil {
-		v.valid = make([]bool, row, row+1)
-		for i := range v.valid {
-			v.valid[i] = true
+	if missing && v.Valid == nil {
+		v.Valid = make([]bool, row, row+1)
+		for i := range v.Valid {
+			v.Valid[i] = true
 		}
 	}
-	if v.valid != nil {
-		v.valid = append(v.valid, !missing)
+	if v.Valid != nil {
+		v.Valid = append(v.Valid, !missing)
 	}
 	switch {
-	case f.text && missing && trimmed != "":
-		v.texts = append(v.texts, nil)
-	case f.text:
-		v.texts = append(v.texts, []byte(cell))
+	case f.Text && missing && trimmed != "":
+		v.Texts = append(v.Texts, nil)
+	case f.Text:
+		v.Texts = append(v.Texts, []byte(cell))
 	case missing:
-		for range f.width {
-			v.data = append(v.data, make([]byte, f.dtype.Size())...)
-			f.dtype.Put(v.data[int64(len(v.data))-f.dtype.Size():], math.NaN())
+		for range f.Width {
+			v.Data = append(v.Data, make([]byte, f.DType.Size())...)
+			f.DType.Put(v.Data[int64(len(v.Data))-f.DType.Size():], math.NaN())
 		}
-	case f.list:
+	case f.List:
 		n, err := eachNumber(cell, func(x float64) {
-			v.data = binary.LittleEndian.AppendUint32(v.data, math.Float32bits(float32(x)))
+			v.Data = binary.LittleEndian.AppendUint32(v.Data, math.Float32bits(float32(x)))
 		})
-		if err != nil || n != f.width {
-			return fmt.Errorf("%.40q: %d numbers are wanted", cell, f.width)
+		if err != nil || n != f.Width {
+			return fmt.Errorf("%.40q: %d numbers are wanted", cell, f.Width)
 		}
-	case f.dtype == unified.Uint8:
-		v.data = append(v.data, 0)
+	case f.DType == unified.Uint8:
+		v.Data = append(v.Data, 0)
 		if strings.EqualFold(trimmed, "true") {
-			v.data[len(v.data)-1] = 1
+			v.Data[len(v.Data)-1] = 1
 		}
-	case f.dtype == unified.Int64:
+	case f.DType == unified.Int64:
 		x, err := strconv.ParseInt(trimmed, 10, 64)
 		if err != nil {
 			return fmt.Errorf("%.40q is not a number, but it was", trimmed)
 		}
-		v.data = binary.LittleEndian.AppendUint64(v.data, uint64(x))
+		v.Data = binary.LittleEndian.AppendUint64(v.Data, uint64(x))
 	default:
 		x, err := strconv.ParseFloat(trimmed, 64)
 		if err != nil && !errors.Is(err, strconv.ErrRange) {
 			return fmt.Errorf("%.40q is not a number, but it was", trimmed)
 		}
-		v.data = binary.LittleEndian.AppendUint64(v.data, math.Float64bits(x))
+		v.Data = binary.LittleEndian.AppendUint64(v.Data, math.Float64bits(x))
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package tables
+package parquet
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-package tables
+package parquet
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 	"github.com/apache/arrow/go/v15/parquet/file"
 	"github.com/apache/arrow/go/v15/parquet/schema"
 
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/columnar"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/internal/expect"
 )
@@ -134,24 +135,24 @@ func TestPagesHoldWhatWasWritten(t *testing.T) {
 		add(parquet.Encodings.Plain, false, func() any { return r.IntN(2) == 0 })
 		path := filepath.Join(t.TempDir(), "t.parquet")
 		expect.OK(t, os.WriteFile(path, write(t, r, columns), 0o600))
-		p := expect.Must(openPart(context.Background(), source.Local(path), Format{}, &source.Request{}))(t)
+		p := expect.Must(Open(source.Local(path), &source.Budget{}))(t)
 		for i, c := range columns {
 			at := 0
-			expect.OK(t, p.scan(context.Background(), []int{i}, func(b *batch) error {
-				for k := range b.rows {
-					v := &b.columns[0]
+			expect.OK(t, p.Scan(context.Background(), []int{i}, func(b *columnar.Batch) error {
+				for k := range b.Rows {
+					v := &b.Columns[0]
 					got := any(nil)
 					switch want := c.values[at].(type) {
 					case int32:
-						got = int32(p.fields()[i].dtype.Integer(v.data[4*k:]))
+						got = int32(p.Fields()[i].DType.Integer(v.Data[4*k:]))
 					case int64:
-						got = p.fields()[i].dtype.Integer(v.data[8*k:])
+						got = p.Fields()[i].DType.Integer(v.Data[8*k:])
 					case bool:
-						got = v.data[k] == 1
+						got = v.Data[k] == 1
 					case string:
-						got = string(v.texts[k])
+						got = string(v.Texts[k])
 					case nil:
-						expect.That(t, v.null(k), "column %d, row %d: a value, want %v", i, at, want)
+						expect.That(t, v.Null(k), "column %d, row %d: a value, want %v", i, at, want)
 					}
 					expect.Ensure(t, got == c.values[at], "column %d (%v), row %d: %v, want %v", i, c.encoding, at, got,
 						c.values[at])
@@ -173,7 +174,7 @@ func TestNumbersOfADictionaryAreChecked(t *testing.T) {
 	}
 	w.dict, w.encoding = true, parquet.Encodings.Plain
 	b := write(t, rand.New(rand.NewPCG(1, 1)), []written{w, w})
-	expect.OK(t, readAs(t, b, "c0", "c1"))
+	expect.OK(t, readBoth(t, b))
 	page := []byte{1, 3, 0xaa}
 	expect.Ensure(t, bytes.Count(b, page) == 2, "%d pages", bytes.Count(b, page))
 	for says, other := range map[string][]byte{
@@ -184,24 +185,21 @@ func TestNumbersOfADictionaryAreChecked(t *testing.T) {
 		"the number 2, where 1 is the greatest":   {2, 3, 0xaa},
 		"the number 170, where 1 is the greatest": {1, 16, 0xaa},
 	} {
-		err := readAs(t, bytes.Replace(b, page, other, 1), "c0", "c1")
+		err := readBoth(t, bytes.Replace(b, page, other, 1))
 		expect.That(t, err != nil && strings.Contains(err.Error(), says), "%v lacks %q", err, says)
 	}
 }
 
-// readAs reads a file of edges.
-func readAs(t *testing.T, b []byte, src, dst string) error {
+// readBoth reads both columns of a file.
+func readBoth(t *testing.T, b []byte) error {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "e.parquet")
 	expect.OK(t, os.WriteFile(path, b, 0o600))
-	m := &Mapping{Edges: Edges{{Relation: "e", Files: Words{path}, Src: src, Dst: dst}}}
-	at := source.Local(filepath.Join(filepath.Dir(path), "m.yaml"))
-	g, err := Read(context.Background(), at, m, &source.Request{})
+	f, err := Open(source.Local(path), &source.Budget{})
 	if err != nil {
 		return err
 	}
-	defer g.Close()
-	return g.Edges.Each(func(source.Batch) error { return nil })
+	return f.Scan(context.Background(), []int{0, 1}, func(*columnar.Batch) error { return nil })
 }
 
 // TestDifferencesAreChecked reads what pages in DELTA_BINARY_PACKED begin with, and cuts them short.
@@ -236,43 +234,4 @@ func TestDifferencesAreChecked(t *testing.T) {
 	wide[6] = 65
 	_, err = read(wide)
 	expect.That(t, err != nil, "numbers of 65 bits")
-}
-
-// TestEachEncodingOfPagesHoldsTheSame compares a table in all encodings, which pyarrow wrote, with itself in Arrow.
-func TestEachEncodingOfPagesHoldsTheSame(t *testing.T) {
-	read := func(name string) (says []string) {
-		at := source.Local(filepath.Join("testdata", name))
-		p := expect.Must(openPart(context.Background(), at, Format{}, &source.Request{}))(t)
-		for i, f := range p.fields() {
-			if f.name == "ragged" {
-				p.fields()[i].ragged = true
-			}
-			text := f.name
-			expect.OK(t, p.scan(context.Background(), []int{i}, func(b *batch) error {
-				for v, k := &b.columns[0], 0; k < b.rows; k++ {
-					lo, hi := int64(k)*f.width, int64(k+1)*f.width
-					if v.offsets != nil {
-						lo, hi = v.offsets[k], v.offsets[k+1]
-					}
-					switch {
-					case v.null(k):
-						text += " -"
-					case f.text:
-						text += fmt.Sprintf(" %q", v.texts[k])
-					default:
-						text += fmt.Sprintf(" %x", v.data[lo*f.dtype.Size():hi*f.dtype.Size()])
-					}
-				}
-				return nil
-			}))
-			says = append(says, text)
-		}
-		return says
-	}
-	want := read("all.arrow")
-	for _, name := range []string{"all.1.parquet", "all.2.parquet", "all.lz4.arrow", "all.arrows"} {
-		for i, got := range read(name) {
-			expect.That(t, got == want[i], "%s: %s\nwant %s", name, got, want[i])
-		}
-	}
 }

@@ -1,4 +1,4 @@
-package tables
+package parquet
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/apache/arrow/go/v15/parquet/metadata"
 	"github.com/apache/thrift/lib/go/thrift"
 
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/guard"
 	"github.com/khop-gnn/khop/formats/internal/source"
 )
 
@@ -22,13 +23,13 @@ const lastLogical = 15
 var newLogical = map[int16]string{16: "variant", 17: "geometry", 18: "geography"}
 
 // newReader opens the file by the library.
-func (p *parquetFile) newReader(raw *source.Raw, opts ...file.ReadOption) (*file.Reader, error) {
+func (p *File) newReader(raw *source.Raw, opts ...file.ReadOption) (*file.Reader, error) {
 	section := io.NewSectionReader(raw, 0, raw.Size)
 	r, known, err := tryReader(section, opts...)
 	if known {
 		return r, err
 	}
-	size := lengthAt(raw, raw.Size-8)
+	size := guard.LengthAt(raw, raw.Size-8)
 	if size < 0 || size > min(raw.Size-8, maxFooter) {
 		return nil, fmt.Errorf("a footer of %d bytes", size)
 	}

@@ -1,4 +1,4 @@
-package tables
+package arrow
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 	"github.com/apache/arrow/go/v15/arrow/memory"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/columnar"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
@@ -87,27 +88,36 @@ func writeArrow(t *testing.T, path string, list []arrow.Record, opt ...ipc.Optio
 	expect.OK(t, errors.Join(w.Close(), f.Close()))
 }
 
+// opened opens a file whose memory is counted by a ledger.
+func opened(path string, ledger *pinned.Ledger) (*File, error) {
+	head, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return Open(context.Background(), source.Local(path), &source.Budget{Memory: ledger}, head)
+}
+
 // spellColumns returns all that a scan of some columns yields.
-func spellColumns(t *testing.T, f *arrowFile, want []int) string {
+func spellColumns(t *testing.T, f *File, want []int) string {
 	t.Helper()
 	all := make([]bytes.Buffer, len(want))
 	row := int64(0)
-	expect.OK(t, f.scan(context.Background(), want, func(b *batch) error {
-		expect.Ensure(t, b.row == row, "a batch begins at row %d, not %d", b.row, row)
-		row += int64(b.rows)
+	expect.OK(t, f.Scan(context.Background(), want, func(b *columnar.Batch) error {
+		expect.Ensure(t, b.Row == row, "a batch begins at row %d, not %d", b.Row, row)
+		row += int64(b.Rows)
 		for i := range want {
-			v := &b.columns[i]
-			all[i].Write(v.data)
-			for k := range b.rows {
-				fmt.Fprint(&all[i], v.null(k))
-				if v.texts != nil {
-					fmt.Fprintf(&all[i], "%q", v.texts[k])
+			v := &b.Columns[i]
+			all[i].Write(v.Data)
+			for k := range b.Rows {
+				fmt.Fprint(&all[i], v.Null(k))
+				if v.Texts != nil {
+					fmt.Fprintf(&all[i], "%q", v.Texts[k])
 				}
 			}
 		}
 		return nil
 	}))
-	expect.Ensure(t, row == f.rows(), "%d rows, not %d", row, f.rows())
+	expect.Ensure(t, row == f.Rows(), "%d rows, not %d", row, f.Rows())
 	return fmt.Sprintf("%q", all)
 }
 
@@ -121,9 +131,7 @@ func TestBatchesOfAnySizeAreReadByRows(t *testing.T) {
 		writeArrow(t, path, records)
 		ledger := &pinned.Ledger{}
 		ledger.SetLimit(1 << 20)
-		p := expect.Must(openPart(context.Background(), source.Local(path), Format{},
-			&source.Request{Budget: &source.Budget{Memory: ledger}}))(t)
-		f := p.(*arrowFile)
+		f := expect.Must(opened(path, ledger))(t)
 		got := spellColumns(t, f, want)
 		used := ledger.Used(pinned.Sources)
 		expect.That(t, used == 0, "%s: %d bytes are still counted", name, used)
@@ -138,8 +146,7 @@ func TestACompressedBatchThatIsTooLargeIsRefusedWithWhatItNeeds(t *testing.T) {
 	writeArrow(t, path, []arrow.Record{drawnRecord(rand.New(rand.NewPCG(13, 3)), 40_000)}, ipc.WithZstd())
 	ledger := &pinned.Ledger{}
 	ledger.SetLimit(1 << 20)
-	_, err := openPart(context.Background(), source.Local(path), Format{},
-		&source.Request{Budget: &source.Budget{Memory: ledger}})
+	_, err := opened(path, ledger)
 	var said *formats.Error
 	expect.That(t, errors.Is(err, pinned.ErrLimit) && errors.As(err, &said) && said.Path == path && said.Remedy != "",
 		"%v", err)

@@ -1,11 +1,11 @@
 package main
 
 import (
-	"path/filepath"
 	"context"
 	"errors"
 	"fmt"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 

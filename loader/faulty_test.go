@@ -12,6 +12,7 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/outlook"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -159,9 +160,9 @@ func faultyWays(t *testing.T) map[string]func(s sampling.Sampler) error {
 			_, err := loader.Plan(background, small, opt)
 			return err
 		},
-		"LookOut": func(s sampling.Sampler) error {
+		"Look": func(s sampling.Sampler) error {
 			cached.Sampler = s
-			o, err := loader.LookOut(background, wide, cached)
+			o, err := outlook.Look(background, wide, cached)
 			if err != nil && o != nil {
 				err = fmt.Errorf("an outlook and %w", err)
 			}
@@ -183,7 +184,7 @@ func TestEveryFaultOfASamplerIsToldAndLeavesNothing(t *testing.T) {
 					break
 				}
 				// a batch on trial is left to epochs, and one that is sampled ahead to those that come
-				left := point == "sample" && (name == "Plan" || name == "a disk" || n <= 4 && name != "LookOut")
+				left := point == "sample" && (name == "Plan" || name == "a disk" || n <= 4 && name != "Look")
 				if !errors.Is(err, errFault) && !left || err != nil && strings.Contains(err.Error(), "held") ||
 					f.opened != 0 {
 					t.Errorf("%s: %v, and %d are open", what, err, f.opened)

@@ -33,8 +33,6 @@ type Loader struct {
 	answers answering
 	stats   totals
 
-	metering metering
-
 	closeOnce sync.Once
 	mu        sync.Mutex // guards the following, and what slots and batches say of it
 	closed    bool
@@ -206,17 +204,17 @@ func (l *Loader) Close() error {
 			r.wg.Wait()
 		}
 		l.answers.close()
-		l.freeAll(l.metering.close())
+		l.freeAll()
 	})
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.closeErr
 }
 
-func (l *Loader) freeAll(err error) {
+func (l *Loader) freeAll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	errs := []error{err}
+	var errs []error
 	for _, w := range l.workers {
 		errs = append(errs, w.Close())
 	}

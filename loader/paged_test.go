@@ -18,6 +18,7 @@ import (
 	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/outlook"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -230,7 +231,7 @@ func TestAnOutlookSaysWhatATopologyOnDiskCosts(t *testing.T) {
 	opt := pagedOptions
 	for _, columns := range [][]string{{}, {"feature"}} {
 		opt.Columns.Nodes, opt.Disk.CacheBytes = columns, 40_000
-		o, err := loader.LookOut(background, g, opt)
+		o, err := outlook.Look(background, g, opt)
 		expect.OK(t, err)
 		l := open(t, g, opt)
 		before := l.Stats().TopologyOnDisk.Wanted
@@ -246,7 +247,7 @@ func TestAnOutlookSaysWhatATopologyOnDiskCosts(t *testing.T) {
 			t.Errorf("columns %v: %+v", columns, o)
 		}
 		opt.Disk.CacheBytes = 1 << 30
-		o, err = loader.LookOut(background, g, opt)
+		o, err = outlook.Look(background, g, opt)
 		if len(columns) == 0 && !errors.Is(err, loader.ErrOptions) ||
 			len(columns) > 0 && (err != nil || o.Topology != nil) {
 			t.Errorf("columns %v, with room for all: %+v, %v", columns, o, err)

@@ -3,6 +3,7 @@ package loader
 import (
 	"errors"
 
+	"github.com/khop-gnn/khop/loader/internal/disk"
 	"github.com/khop-gnn/khop/loader/internal/plan"
 	"github.com/khop-gnn/khop/loader/internal/presamplers"
 	"github.com/khop-gnn/khop/pinned"
@@ -58,6 +59,19 @@ func settle(src Source, opt Options, loaders int) (s settled, err error) {
 		return s, errors.Join(r.ExplainDamage(err), c.on.Close())
 	}
 	return s, nil
+}
+
+// Outlooks are made of plans, by a package above this one.
+func init() {
+	plan.Settle = func(src, options any) (*plan.Plan, disk.Options, error) {
+		s, err := settle(src.(Source), options.(Options), 1)
+		if err != nil {
+			return nil, disk.Options{}, err
+		}
+		rows := disk.Options(s.asked.Disk)
+		rows.CacheBytes = s.cache
+		return s.plan, rows, nil
+	}
 }
 
 // newPlan returns a plan that has no sources yet.

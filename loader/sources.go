@@ -1,6 +1,8 @@
 package loader
 
 import (
+	"encoding/hex"
+
 	"github.com/khop-gnn/khop/loader/internal/disk"
 	"github.com/khop-gnn/khop/loader/internal/plan"
 	"github.com/khop-gnn/khop/loader/internal/tiers"
@@ -18,9 +20,10 @@ func source(src Source, a *asked, p *plan.Plan, loaders int) (s sources, err err
 	if from := tiers.PartialOf(src); given == nil && from != nil {
 		given = &tiers.Passing{From: from}
 	}
-	remote, err := a.remote(src)
-	if err != nil {
-		return s, err
+	var remote *tiers.Remote
+	if a.Hooks.Remote != nil {
+		id := src.ID()
+		remote = &tiers.Remote{Remote: a.Hooks.Remote, Dataset: hex.EncodeToString(id[:])}
 	}
 	if p.Set, err = tiers.NewSet(p.Recipe, loaders, given, remote); err != nil {
 		return s, err

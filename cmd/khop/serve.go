@@ -142,7 +142,7 @@ func (c *serveCmd) ready(env *environment, s *server.Server, metrics, page strin
 		Protocol: shm.Version, Device: made.Device, Why: s.DeviceReason(),
 		Options: json.RawMessage(c.said().String()),
 	}
-	noteUnused(env, c.said(), r.Device, r.Why)
+	noteUnused(env, c.said().Options, r.Device, r.Why)
 	if c.JSON {
 		return env.printJSON(r)
 	}

@@ -55,7 +55,7 @@ FAULTS = [
     ("misaligned vector", "sampling/pick.cuh", "limit(((u64)data & 15) == 0 ? n & -(int64_t)(16 >> log) : 0)",
      "limit(n & -(int64_t)(16 >> log))",
      SAMPLING, "TestDeviceStampsStartOver"),
-    ("use after free", "loader/fleet.go", "last := f.left == len(f.members)", "last := f.left == 1", LOADER,
+    ("use after free", "loader/device_fleet.go", "last := f.left == len(f.members)", "last := f.left == 1", LOADER,
      "TestTwoRanksOnEachOfTwoDevicesShareHotRows"),
     ("use after free", FENCE,
      "\t\tif err := f.ready.Synchronize(); err != nil {\n\t\t\treturn err\n\t\t}\n", "",

@@ -14,7 +14,6 @@ import (
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/gather/cuda"
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/loader/internal/errs"
@@ -105,8 +104,6 @@ func (*Processor) Expect(e *plan.Estimate, batches, _ int64) {
 		e.Expected = tier.Memory{Columns: e.Bound.Columns, Batches: batches}
 	}
 }
-
-func (d *Processor) BusAddress() string { return machine.FindPCI(d.PCI()).Address }
 
 // find returns a column on the device.
 func (d *Processor) find(c *placed.Column) *deviceColumn {

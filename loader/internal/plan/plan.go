@@ -301,3 +301,7 @@ func (p *Plan) FitWorkers(ctx context.Context, ledger *pinned.Ledger, tables int
 
 // ProbeMachine is a variable for tests only.
 var ProbeMachine = machine.Probe
+
+// Settle decides for a source and options of package loader, which is above this one and sets it. The cache is the one
+// in effect.
+var Settle func(src, options any) (*Plan, disk.Options, error)

@@ -1,4 +1,5 @@
-package timeline
+// Package mergetrace makes one Chrome trace of several, of khop and of other programs.
+package mergetrace
 
 import (
 	"bytes"
@@ -8,6 +9,8 @@ import (
 	"io"
 	"slices"
 	"strconv"
+
+	"github.com/khop-gnn/khop/internal/timeline"
 )
 
 // ErrTrace is returned for a file that is no Chrome trace.
@@ -165,20 +168,19 @@ func Merge(to io.Writer, traces []*Trace) error {
 	for _, t := range traces {
 		base = max(base, t.Base)
 	}
-	w := newWriter(to, base)
+	w := timeline.NewWriter(to, base)
 	for i, t := range traces {
 		if _, err := t.each(func(_ int, event json.RawMessage) error {
 			moved, err := move(event, t.Base-base, uint64(i)<<32)
 			if err == nil {
-				w.begin()
-				_, _ = w.Write(moved)
+				w.Event(moved)
 			}
 			return err
 		}); err != nil {
 			return err
 		}
 	}
-	return w.end()
+	return w.End()
 }
 
 // move returns an event whose time is later by nanoseconds. Arrows of khop's get other numbers, so that those of two
@@ -205,7 +207,7 @@ func move(event json.RawMessage, later int64, ids uint64) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		fields["ts"] = micros(nil, at+later)
+		fields["ts"] = timeline.Micros(nil, at+later)
 	}
 	if ours {
 		id, err := strconv.ParseUint(string(e.ID), 10, 32)

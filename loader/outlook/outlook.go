@@ -1,4 +1,5 @@
-package loader
+// Package outlook says what epochs of a loader would read of columns on disk.
+package outlook
 
 import (
 	"context"
@@ -7,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/khop-gnn/khop/gather/disk"
+	"github.com/khop-gnn/khop/loader"
 	ondisk "github.com/khop-gnn/khop/loader/internal/disk"
 	"github.com/khop-gnn/khop/loader/internal/outlook"
 	"github.com/khop-gnn/khop/loader/internal/plan"
@@ -18,45 +20,43 @@ type Outlook struct {
 	Batches int64 `json:"batches"` // of an epoch
 	Rows    int64 `json:"rows"`    // that an epoch needs, about
 	// Share of the rows was simulated, all places of the columns alike; the figures are scaled to all rows.
-	Share       float64        `json:"share"`
-	ColumnBytes int64          `json:"column_bytes"` // of the columns that can stay on disk
-	Probe       disk.Probe     `json:"probe"`
-	Caches      []OutlookCache `json:"caches"` // ascending
+	Share       float64    `json:"share"`
+	ColumnBytes int64      `json:"column_bytes"` // of the columns that can stay on disk
+	Probe       disk.Probe `json:"probe"`
+	Caches      []Cache    `json:"caches"` // ascending
 	// TopologyBytes are the bytes of the arrays that the sampler reads. Topology is how much an epoch reads of those
 	// that stay on disk, with Options.Disk.CacheBytes, estimated from two sampled epochs; nil if none stays there.
 	TopologyBytes int64               `json:"topology_bytes"`
 	Topology      *tier.TopologyStats `json:"topology_on_disk,omitempty"`
 }
 
-// OutlookCache is an Outlook for one size of the cache.
-type OutlookCache struct {
-	CacheBytes int64           `json:"cache_bytes"` // Options.Disk.CacheBytes
-	Policies   []OutlookPolicy `json:"policies"`    // in the order of disk.Policies; Packed last, with PackBytes
+// Cache is an Outlook for one size of the cache.
+type Cache struct {
+	CacheBytes int64    `json:"cache_bytes"` // Options.Disk.CacheBytes
+	Policies   []Policy `json:"policies"`    // in the order of disk.Policies; Packed last, with PackBytes
 }
 
-// OutlookPolicy is how much an epoch reads under a policy.
-type OutlookPolicy struct {
+// Policy is how much an epoch reads under a policy.
+type Policy struct {
 	Policy disk.Policy `json:"policy"`
 	disk.Counts
 	Seconds float64 `json:"seconds"` // of the disk, by the probe
 }
 
 // Seconds returns how long the disk would take for khop's own policy.
-func (c *OutlookCache) Seconds() float64 { return c.Policies[disk.Ahead].Seconds }
+func (c *Cache) Seconds() float64 { return c.Policies[disk.Ahead].Seconds }
 
-// LookOut samples two epochs and simulates the reads of the second from columns on disk, with caches from 1 % to 40 %
+// Look samples two epochs and simulates the reads of the second from columns on disk, with caches from 1 % to 40 %
 // of their size, and one of Options.Disk.CacheBytes. It reads no columns, except to probe the disk. Errors are those of
-// New, and ErrOptions if no column is in a file.
-func LookOut(ctx context.Context, src Source, opt Options) (*Outlook, error) {
-	own := opt.Disk.CacheBytes
-	opt.Residence, opt.Device.Name = Disk, "cpu"
-	s, err := settle(src, opt, 1)
+// loader.New, and loader.ErrOptions if no column is in a file.
+func Look(ctx context.Context, src loader.Source, opt loader.Options) (*Outlook, error) {
+	asked := opt.Disk.CacheBytes
+	opt.Residence, opt.Device.Name = loader.Disk, "cpu"
+	p, own, err := plan.Settle(src, opt)
 	if err != nil {
 		return nil, err
 	}
-	p, disk := s.plan, ondisk.Options(s.asked.Disk)
-	disk.CacheBytes = s.cache
-	o, err := lookOut(ctx, p, own, disk)
+	o, err := lookOut(ctx, p, asked, own)
 	if err = errors.Join(p.ExplainMemory(p.ExplainDamage(err)), p.On.Close()); err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func lookOut(ctx context.Context, p *plan.Plan, own int64, opt ondisk.Options) (
 	t := outlook.New(p, opt)
 	if t == nil {
 		return nil, fmt.Errorf("%w: %s: batches have no rows of columns that lie in files, and the topology fits in "+
-			"memory", ErrOptions, p.Name)
+			"memory", loader.ErrOptions, p.Name)
 	}
 	if err := t.Look(ctx); err != nil {
 		return nil, err
@@ -91,9 +91,9 @@ func lookOut(ctx context.Context, p *plan.Plan, own int64, opt ondisk.Options) (
 	}
 	reads, err := t.Simulate(ctx, caches)
 	for _, read := range reads {
-		c := OutlookCache{CacheBytes: read.Bytes}
+		c := Cache{CacheBytes: read.Bytes}
 		for i, n := range read.Counts { // to write takes about as long as to read
-			c.Policies = append(c.Policies, OutlookPolicy{read.Policies[i], n,
+			c.Policies = append(c.Policies, Policy{read.Policies[i], n,
 				t.Probe.Seconds(n.Requests+n.Writes, n.Bytes+n.Written)})
 		}
 		o.Caches = append(o.Caches, c)

@@ -1,4 +1,4 @@
-package loader_test
+package config_test
 
 import (
 	"encoding/json"
@@ -15,6 +15,7 @@ import (
 	tags "github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/samplers"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/config"
 	"github.com/khop-gnn/khop/sampling"
 )
 
@@ -32,35 +33,37 @@ func TestOptionsArePrintedAndReadBack(t *testing.T) {
 		sampling.PinSage{Neighbors: 3, Length: 2, As: "x"}, sampling.PPR{Neighbors: 2, Epsilon: 1e-7},
 		sampling.Full{Work: 99}, nil,
 	}
-	changes := []func(o *loader.Options){
-		func(o *loader.Options) { o.BatchSize, o.Seed, o.Shuffle, o.DropLast = 7, 1<<64-1, true, true },
-		func(o *loader.Options) { o.Columns.Nodes, o.Columns.Edges = []string{}, []string{"w", "a,\"b\""} },
-		func(o *loader.Options) {
+	changes := []func(o *config.Options){
+		func(o *config.Options) { o.BatchSize, o.Seed, o.Shuffle, o.DropLast = 7, 1<<64-1, true, true },
+		func(o *config.Options) { o.Columns.Nodes, o.Columns.Edges = []string{}, []string{"w", "a,\"b\""} },
+		func(o *config.Options) {
 			o.Links = loader.LinkOptions{Label: "y", ExcludeSeeds: loader.ExcludeReverse,
 				Negatives: sampling.Negatives{Ratio: 2.5, Strict: true, Replace: sampling.EitherEnd}}
 		},
-		func(o *loader.Options) {
+		func(o *config.Options) {
 			o.Links.Negatives = sampling.Negatives{Ratio: 1, Law: sampling.InBatch, Tries: 3}
 		},
-		func(o *loader.Options) {
+		func(o *config.Options) {
 			o.Device = loader.DeviceOptions{Name: "cuda:1", Memory: 1 << 40, Cache: loader.NoDeviceCache,
 				HotRows: loader.RankNone}
 		},
-		func(o *loader.Options) {
+		func(o *config.Options) {
 			o.Residence, o.Disk = loader.Disk, loader.DiskOptions{CacheBytes: 12345, Lookahead: 3, PackBytes: 1}
 		},
-		func(o *loader.Options) {
+		func(o *config.Options) {
 			o.Tuning = loader.TuningOptions{SlotTimeout: 90 * time.Millisecond, Prefetch: 9, Carry: loader.CarryCopies}
 		},
-		func(o *loader.Options) { o.Columns.Prepare = loader.Transpose | loader.Loops },
-		func(o *loader.Options) { o.Columns.Prepare, o.Verify, o.MaxMemory = 0, true, 1<<62 },
+		func(o *config.Options) { o.Columns.Prepare = loader.Transpose | loader.Loops },
+		func(o *config.Options) {
+			o.Columns.Prepare, o.Verify, o.MaxMemory, o.RowsFrom = 0, true, 1<<62, "grpc://a:1"
+		},
 	}
 	for _, s := range samplers {
-		o := loader.Options{Sampler: s}
+		o := config.Options{Options: loader.Options{Sampler: s}}
 		for i := range changes {
 			changes[i](&o)
 			text := o.String()
-			again, err := loader.ParseOptions(text)
+			again, err := config.Parse(text)
 			expect.That(t, err == nil && reflect.DeepEqual(o, again), "%s:\n%+v\n%+v, %v", text, o, again, err)
 			expect.That(t, again.String() == text, "%s is printed as %s", text, again.String())
 		}
@@ -68,7 +71,7 @@ func TestOptionsArePrintedAndReadBack(t *testing.T) {
 	for _, text := range []string{"", "[]", `{"sampler": "none"}`, `{"sampler": 3}`, `{"batchsize": 3}`,
 		`{"batch_size": 0}`, `{"batch_size": "x"}`, `{"sampler": "walk", "fanouts": "3"}`, `{"residence": "moon"}`,
 		`{"node_columns": [[1]]}`} {
-		if o, err := loader.ParseOptions(text); !errors.Is(err, loader.ErrOptions) {
+		if o, err := config.Parse(text); !errors.Is(err, loader.ErrOptions) {
 			t.Errorf("%s: %+v, %v", text, o, err)
 		}
 	}
@@ -158,9 +161,10 @@ func TestDrawnOptionsArePrintedAndReadBack(t *testing.T) {
 		sampler := reflect.New(reflect.TypeOf(expect.Must(kind.Take(nil))(t)))
 		sampler.Elem().Set(reflect.ValueOf(expect.Must(kind.Take(nil))(t)))
 		drawOptions(t, r, sampler.Interface(), kind.Options())
-		o := loader.Options{Sampler: sampler.Elem().Interface().(sampling.Sampler)}
+		o := config.Options{}
+		o.Sampler = sampler.Elem().Interface().(sampling.Sampler)
 		drawOptions(t, r, &o, tags.Of(o))
-		again, err := loader.ParseOptions(o.String())
+		again, err := config.Parse(o.String())
 		expect.That(t, err == nil && reflect.DeepEqual(o, again), "case %d, %s:\n%+v\n%+v, %v", i, o, o, again, err)
 		// A door takes the default of what is not said.
 		said, d := tags.Said{}, map[string]json.RawMessage{}
@@ -182,7 +186,8 @@ func TestDrawnOptionsArePrintedAndReadBack(t *testing.T) {
 				expect.That(t, reflect.DeepEqual(want[key], got[key]), "case %d, %s: %s is %v", i, o, key, got[key])
 			}
 		}
-		other := loader.Options{Sampler: o.Sampler}
+		other := config.Options{}
+		other.Sampler = o.Sampler
 		expect.OK(t, tags.Apply(&other, tags.Of(other), said))
 		expect.That(t, tags.Filled(o).String() == tags.Filled(other).String(), "case %d, %s: %s", i, o, other)
 	}

@@ -2,10 +2,20 @@ package unified
 
 import (
 	"errors"
+	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/pinned"
 )
+
+// Address returns the address of the first element for kernels; 0 where no device can reach it (placement Host), and
+// without elements. It is valid as long as the tensor is.
+func (t Tensor) Address() device.Address {
+	if t.placement == pinned.Host || len(t.data) == 0 {
+		return 0
+	}
+	return device.Address(uintptr(unsafe.Pointer(unsafe.SliceData(t.data))))
+}
 
 // OnHost returns a tensor that the host may read: a copy of a tensor in device memory, which release frees, or any
 // other tensor itself. Work that writes to the tensor must have ended before. Errors: those of the device and of

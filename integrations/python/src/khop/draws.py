@@ -1,5 +1,5 @@
-"""Chooses which gradients of products use some of the rows, drawn, and which use all of them; and how many rows those of
-each layer use."""
+"""Chooses which gradients of products use some of the rows, drawn, and which use all of them; and how many rows each
+layer's use."""
 
 from __future__ import annotations
 
@@ -141,15 +141,15 @@ def _weights(
     norm."""
     degrees = s.degrees(transposed).double()
     squares = degrees
-    if values is not None:
+    if values is not None:  # once in ten passes
         rows, columns, order = s.ends()
         each = values.view(-1).double().square()
         squares = torch.zeros_like(degrees).index_add_(
             0, columns if transposed else rows, each if order is None else each[order])
-    weights = (squares / degrees.clamp(min=1)).sqrt() * dy.norm(dim=1)
+    weights = (squares / degrees.clamp(min=1)).sqrt() * _torch.linalg.vector_norm(dy, dim=1)
     if reduce == products.MEAN:
         weights /= degrees.clamp(min=1)
-    weights /= max(float(dx.norm()), 1e-300) * dy.size(1) ** 0.5
+    weights /= max(float(_torch.linalg.vector_norm(dx)), 1e-300) * dy.size(1) ** 0.5
     return torch.where(weights.isnan(), torch.full_like(weights, math.inf), weights)
 
 
@@ -167,7 +167,7 @@ def allot(share: float, sites: list[_Site]) -> list[tuple[Any, float]]:
     kept = torch.zeros_like(costs)
     kept[drawn] = costs[drawn] * _chances(weights[drawn], costs[drawn], most)
     shares = []
-    for site, part in zip(sites, kept.split([s.costs.numel() for s in sites])):
+    for site, part in zip(sites, _torch.split(kept, [s.costs.numel() for s in sites])):
         own = min(max(float(part.sum()) / max(float(site.costs.sum()), 1), share / 10), 1)
         shares.append((site.key, float(f"{own:.2g}")))  # few different ones: something is kept for each
     return shares
@@ -184,4 +184,5 @@ def _chances(weights: Tensor, costs: Tensor, most: float) -> Tensor:
     after = (c * finite).flip(0).cumsum(0).flip(0)
     t = after / (most - before).clamp(min=1e-300)
     at = int(((finite <= t) & ~w.isinf()).to(torch.int8).argmax())
-    return (weights / t[at]).clamp(max=1)
+    chances: Tensor = (weights / t[at]).clamp(max=1)
+    return chances

@@ -212,7 +212,7 @@ class _Score:
     def __init__(self, at: int) -> None:
         self.at = at
 
-    def __rmul__(self, scores: Tensor) -> Tensor:
+    def __rmul__(self, scores: Tensor) -> Any:
         return scores[..., self.at:self.at + 1]
 
 

@@ -19,6 +19,10 @@ help: ## list the targets
 test: ## run everything, as continuous integration does
 	./test.sh
 
+.PHONY: nightly
+nightly: ## run everything, and what a night has time for: races of samplers and device code, the committed PTX, the GPU bundle, builds that repeat
+	KHOP_TEST_NIGHT=1 ./test.sh
+
 .PHONY: quick
 quick: ## run the Go tests once, without the race detector
 	go test ./...
@@ -156,7 +160,7 @@ kill-test: ## kill servers and consumers of the feed a thousand times
 .PHONY: mutate
 mutate: ## plant N bugs in PKG, by SEED, and list those that its own tests miss (ARGS: more options of tools/mutate)
 	go build -C tools/mutate -o ../../dist/mutate .
-	dist/mutate -n $(N) -seed $(SEED) -equivalent tools/mutate/equivalent.txt $(ARGS) $(PKG)
+	dist/mutate -n $(N) -seed $(SEED) -equivalent tests/equivalent-mutants.txt $(ARGS) $(PKG)
 
 .PHONY: device-test
 device-test: cudasim-ptx ## compare 2,000 drawn ways to load on the simulated device with the CPU, from .cu files and from PTX (CASES=500 SEED=3: 500 ways, drawn by seed 3)

@@ -7,11 +7,16 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 const module = "github.com/khop-gnn/khop"
@@ -20,8 +25,8 @@ const module = "github.com/khop-gnn/khop"
 var layers = map[string]int{
 	"device": 0, "internal": 1, "pinned": 2, "unified": 3, "graph": 4, "formats": 5, "sampling": 5, "gather": 5,
 	"sparse": 5, "internal/diskio": 6, "internal/samplers": 6, "internal/rowsample": 6,
-	"internal/expect/graphs": 6, "internal/parquetrows": 5, "formats/export": 6,
-	"internal/embed": 7, "internal/renumber": 4, "internal/rowpipe": 4,
+	"internal/expect/graphs": 6, "formats/export": 6,
+	"internal/renumber": 4, "internal/rowpipe": 4,
 	"loader": 7, "integrations": 8, "cmd": 9, "tests": 9, "examples": 9,
 }
 
@@ -103,12 +108,46 @@ func TestImportsGoOneWay(t *testing.T) {
 	}
 }
 
+// heavy are packages that nobody links who opens a folder, and loads from it or trains: clients of stores, formats of
+// other files.
+var heavy = []string{"net/http", "github.com/minio/", "github.com/apache/", module + "/formats/internal/ranges"}
+
+func TestLoadingFromAFolderLinksNoClientsOfStores(t *testing.T) {
+	for _, root := range []string{"./formats", "./loader", "./integrations/gnn"} {
+		linked := expect.Must(exec.CommandContext(t.Context(), "go", "list", "-deps", root).Output())(t)
+		for path := range strings.Lines(string(linked)) {
+			for _, h := range heavy {
+				expect.That(t, !strings.HasPrefix(path, h), "%s links %s", root, path)
+			}
+		}
+	}
+}
+
+// onDevices are the names of files that know of devices: the others of these folders can be read without.
+var onDevices = regexp.MustCompile(`^device.*\.go$|_(device|launch)\.go$`)
+
+func TestOnlyFilesThatSaySoKnowOfDevices(t *testing.T) {
+	folders := []string{"pinned", "unified", "graph", "formats", "gather", "sampling", "sparse"}
+	for _, s := range sources(t, parser.ImportsOnly) {
+		if !slices.Contains(folders, s.folder) || onDevices.MatchString(filepath.Base(s.name)) {
+			continue
+		}
+		for _, spec := range s.syntax.Imports {
+			if importPath(spec) == module+"/device" {
+				t.Errorf("%s imports device: name it device_*.go, or keep what it needs there in such a file", s.name)
+			}
+		}
+	}
+}
+
 // rooms of the loader, from the bottom up: a room may import those of earlier lines, not those beside it.
 var rooms = []string{
 	"errs wide layout tier",
 	"seedlist prepared",
 	"recipe",
-	"tiers slots",
+	"placed slots",
+	"disk",
+	"tiers",
 	"presamplers makers",
 	"plan",
 	"oncpu oncuda outlook",
@@ -122,6 +161,7 @@ func TestRoomsOfTheLoaderGoOneWay(t *testing.T) {
 		}
 	}
 	floor["loader/layout"], floor["loader/tier"] = 0, 0
+	floor["loader/rows"], floor["loader/outlook"], floor["loader/config"] = len(rooms)+1, len(rooms)+1, len(rooms)+2
 	for _, s := range sources(t, parser.ImportsOnly) {
 		from, known := floor[s.folder]
 		if !known && strings.HasPrefix(s.folder, "loader") {

@@ -5,8 +5,10 @@
 # goroutine is in a file with the tag !race. Installs what is missing first, where it can. See CONTRIBUTING.md.
 #
 # Environment: KHOP_TESTDATA  folder of real graphs; tests that need one skip without it
-#              KHOP_TEST_FAST=1  leaves out the static analysis, the headers of CUDA 12 and 13 and the builds that
-#                                repeat
+#              KHOP_TEST_FAST=1  leaves out the static analysis and the headers of CUDA 13
+#              KHOP_TEST_NIGHT=1 adds what takes long and seldom fails alone ("make nightly"): the race detector over
+#                                samplers and device code, the device's tests on the committed PTX, the bundle of
+#                                programs for a GPU, and builds that repeat
 #              KHOP_VULNDB    folder or address of the database of vulnerabilities, where vuln.go.dev cannot be reached
 #              KHOP_VULNCHECK=required  fails where known vulnerabilities cannot be checked; without it the last line
 #                                       says so
@@ -163,17 +165,21 @@ for package in $(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}
         alone+=("$package")
     fi
 done
-computing=(./gather ./integrations/gnn ./internal/prefetch ./internal/rng/... ./sampling ./sparse/... ./formats/synthetic)
+computing=(./gather/... ./integrations/gnn ./internal/prefetch ./internal/rng/... ./sampling ./sparse/... ./formats/synthetic)
 
 # Three packages at a time on two processors: some tests wait most of the time. Those that take longest come first, so
 # that none of them runs alone in the end.
-tests() { go test -p 3 -timeout 30m -json "$@" | "${strict[@]}"; }
+# No debugger reads them: linking takes a fifth less without what one needs.
+tests() { go test -ldflags=-w -p 3 -timeout 30m -json "$@" | "${strict[@]}"; }
 export GORACE=atexit_sleep_ms=0 # each program with the race detector sleeps for a second before it ends otherwise
 level=v1
 [ "$(go env GOARCH)" != amd64 ] || ! grep -qw avx2 /proc/cpuinfo 2>/dev/null || level=v3
 step "tests with the race detector, at GOAMD64=$level"
 GOAMD64=$level go build -race ./... # else the first tests run beside the compiler, for twice as long
-GOAMD64=$level tests -race ./cmd/khop ./loader ./formats ./formats/convert ./sampling "${shared[@]}"
+if [ -z "${KHOP_TEST_NIGHT:-}" ]; then # samplers start no goroutine of their own; loaders' tests run them in many
+    mapfile -t shared < <(printf '%s\n' "${shared[@]}" | grep -vx ./sampling)
+fi
+GOAMD64=$level tests -race ./cmd/khop ./loader ./formats ./formats/convert "${shared[@]}"
 
 export CGO_ENABLED=0
 # The tests of sampling take one processor for most of the time, so what else there is runs beside them.
@@ -245,7 +251,7 @@ else
     echo "not run: the feed is for Linux"
 fi
 
-if [ -z "${KHOP_TEST_FAST:-}" ] && [ "$(go env GOOS)" = linux ]; then
+if [ -n "${KHOP_TEST_NIGHT:-}" ] && [ "$(go env GOOS)" = linux ]; then
     step "builds that repeat"
     PYTHON=$PWD/.venv-python/bin/python tools/reproducible.sh --built # dist has program and wheel
 fi

@@ -14,7 +14,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/khop-gnn/khop/formats/internal/arrayfile"
-	"github.com/khop-gnn/khop/formats/internal/staged"
+	"github.com/khop-gnn/khop/formats/internal/origin"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -168,7 +168,7 @@ func (c *checker) trim() {
 func (c *checker) report() *Report {
 	c.trim()
 	r := &Report{Files: len(c.files) + 1, Bytes: c.bytes, Found: c.n}
-	cached := staged.SourceOf(c.dir) != ""
+	cached := origin.Of(c.dir) != ""
 	for _, p := range c.found {
 		if cached { // there is a better remedy than to convert again
 			p.err = withRemedy(c.dir, p.err)

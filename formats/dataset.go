@@ -1,7 +1,6 @@
 package formats
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,12 +12,11 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/zeebo/xxh3"
 
+	"github.com/khop-gnn/khop/formats/internal/address"
 	"github.com/khop-gnn/khop/formats/internal/arrayfile"
-	"github.com/khop-gnn/khop/formats/internal/staged"
 	"github.com/khop-gnn/khop/formats/internal/transaction"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/machine"
-	"github.com/khop-gnn/khop/internal/ranges"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -37,10 +35,9 @@ type Dataset struct {
 	verified  []*verifiedFile
 	byAddress sync.Once // verified is in order
 
-	// Of one that lies elsewhere, else nil: where, what the cache has, and what need not be there.
-	source  ranges.Location
-	entry   *staged.Entry
-	partial *partial
+	// Of one that OpenFrom has opened, else nil: where it comes from, and what brings what is not there yet.
+	source  Source
+	partial any
 
 	links     []LinkSplit
 	closeOnce sync.Once
@@ -48,15 +45,22 @@ type Dataset struct {
 	regions   []*pinned.Region
 }
 
-// Open opens a dataset in a directory, or at an address in an object store or on a server, as the zero Elsewhere does.
-func Open(dataset string) (*Dataset, error) { return Elsewhere{}.Open(context.Background(), dataset) }
-
-// openDir maps the dataset at dir. Time and memory depend on the number of columns and not on their length. While a
-// writer replaces the dataset, it opens the old or the new one, whole. The caller closes what was opened, which stays
-// as it is.
+// Open maps the dataset at dir. Time and memory depend on the number of columns and not on their length. While a writer
+// replaces the dataset, it opens the old or the new one, whole. The caller closes what was opened, which stays as it
+// is.
 //
 // Errors: ErrIncomplete if there is no manifest; ErrVersion if a newer khop wrote it; ErrCorrupt if a file is missing,
-// cut short or damaged where it was read; fs.ErrNotExist if there is no directory.
+// cut short or damaged where it was read; fs.ErrNotExist if there is no directory. A dataset at an address is opened by
+// package remote.
+func Open(dir string) (*Dataset, error) {
+	if address.Is(dir) {
+		return nil, fileError(address.Shown(dir), "open it by package formats/remote, or name a folder",
+			errors.New("this is an address"))
+	}
+	return openDir(dir)
+}
+
+// openDir maps the dataset at dir.
 func openDir(dir string) (*Dataset, error) {
 	dir = filepath.Clean(dir)
 	var d *Dataset
@@ -320,15 +324,15 @@ func (d *Dataset) FileBytes() int64 { return d.bytes }
 // return the first result.
 func (d *Dataset) Close() error {
 	d.closeOnce.Do(func() {
-		if d.partial != nil {
-			d.partial.close()
+		if d.source != nil {
+			d.source.Stop()
 		}
 		var errs []error
 		for _, r := range d.regions {
 			errs = append(errs, r.Close())
 		}
-		if d.entry != nil {
-			errs = append(errs, d.entry.Close())
+		if d.source != nil {
+			errs = append(errs, d.source.Close())
 		}
 		d.closeErr = errors.Join(errs...)
 	})

@@ -21,9 +21,6 @@ const (
 	formatMinor = 0
 )
 
-// chunkBytes is the length of body that one checksum covers in the datasets that this package writes.
-const chunkBytes = 64 << 20
-
 // Manifest is the contents of dataset.json. It is read-only. docs/format.md describes each field.
 type Manifest struct {
 	Format     [2]int

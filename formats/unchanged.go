@@ -10,7 +10,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/khop-gnn/khop/formats/internal/staged"
+	"github.com/khop-gnn/khop/formats/internal/origin"
 	"github.com/khop-gnn/khop/internal/paths"
 )
 
@@ -81,7 +81,7 @@ func (f *openedFile) compare() error {
 func (d *Dataset) Remedy() string { return checkRemedy(d.dir) }
 
 func checkRemedy(dir string) string {
-	if at := staged.SourceOf(dir); at != "" {
+	if at := origin.Of(dir); at != "" {
 		return fmt.Sprintf(`run "khop stage %s", which brings again what is damaged in the cache`, at)
 	}
 	return fmt.Sprintf(`run "khop check %s"`, paths.Text(dir))
@@ -91,7 +91,7 @@ func checkRemedy(dir string) string {
 func withRemedy(dir string, err error) error {
 	var at *Error
 	if errors.As(err, &at) && (at.Remedy == remedyConvert || at.Remedy == remedyForeign) {
-		if at.Remedy = checkRemedy(dir); staged.SourceOf(dir) == "" {
+		if at.Remedy = checkRemedy(dir); origin.Of(dir) == "" {
 			at.Remedy += " to see what else is wrong; restore the dataset or convert again"
 		}
 	}

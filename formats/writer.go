@@ -119,7 +119,7 @@ func begin(dir string, opt WriterOptions, how transaction.Options) (*Writer, err
 	}
 	w := &Writer{dir: tx.Dir, opt: opt, tx: tx,
 		progress: progressMeter{f: opt.Progress, stage: "write", total: opt.ExpectBytes}}
-	w.shared = arrayfile.Shared{ChunkBytes: cmp.Or(opt.chunkBytes, chunkBytes), Expect: opt.ExpectBytes,
+	w.shared = arrayfile.Shared{ChunkBytes: cmp.Or(opt.chunkBytes, arrayfile.ChunkBytes), Expect: opt.ExpectBytes,
 		Direct: passCache, Wrote: w.progress.add, WriteError: directories.WriteError, Misuse: misuse}
 	return w, nil
 }

@@ -2,11 +2,11 @@ package gather
 
 import (
 	"bytes"
-	"encoding/binary"
 	"math"
 	"math/rand/v2"
 	"testing"
 
+	"github.com/khop-gnn/khop/gather/internal/columns"
 	"github.com/khop-gnn/khop/internal/expect"
 )
 
@@ -18,48 +18,6 @@ var rowWidths = []int{
 	191, 192, 193, 255, 256, 257, 319, 320, 321, 383, 384, 385, 400, 401, 512, 513, 516, 575, 576, 640, 1000, 1024,
 	2052, 4096,
 	4100, 8191, giantRow, giantRow + 1,
-}
-
-// patterns are rows to gather from a table of n, as many as a batch has.
-var patterns = []struct {
-	name string
-	ids  func(r *rand.Rand, n int) []int64
-}{
-	{"none", func(*rand.Rand, int) []int64 { return nil }},
-	{"first", func(*rand.Rand, int) []int64 { return []int64{0} }},
-	{"last", func(_ *rand.Rand, n int) []int64 { return []int64{int64(n - 1)} }},
-	{"the same again", func(_ *rand.Rand, n int) []int64 {
-		return []int64{int64(n - 1), 0, 0, int64(n - 1), int64(n - 1)}
-	}},
-	{"in order", func(_ *rand.Rand, n int) []int64 {
-		ids := make([]int64, n)
-		for i := range ids {
-			ids[i] = int64(i)
-		}
-		return ids
-	}},
-	{"backwards", func(_ *rand.Rand, n int) []int64 {
-		ids := make([]int64, n)
-		for i := range ids {
-			ids[i] = int64(n - 1 - i)
-		}
-		return ids
-	}},
-	{"random", func(r *rand.Rand, n int) []int64 {
-		ids := make([]int64, 1+r.IntN(3*n))
-		for i := range ids {
-			ids[i] = r.Int64N(int64(n))
-		}
-		return ids
-	}},
-}
-
-func random(r *rand.Rand, n int) []byte {
-	b := make([]byte, 0, n+8)
-	for len(b) < n {
-		b = binary.LittleEndian.AppendUint64(b, r.Uint64())
-	}
-	return b[:n]
 }
 
 func narrowed(ids []int64) []int32 {
@@ -147,10 +105,10 @@ func TestEveryVariantCopiesTheSameBytes(t *testing.T) {
 			if raceEnabled && shift&1 != 0 {
 				continue
 			}
-			src := random(r, rows*w+shift)[shift:]
-			for _, p := range patterns {
-				compare(t, src, p.ids(r, rows), w, shift)
-				expect.Ensure(t, !t.Failed(), "pattern %s, seed %d", p.name, seed)
+			src := columns.Random(r, rows*w+shift)[shift:]
+			for _, p := range columns.Lists {
+				compare(t, src, p.IDs(r, rows), w, shift)
+				expect.Ensure(t, !t.Failed(), "pattern %s, seed %d", p.Name, seed)
 			}
 		}
 	}
@@ -161,7 +119,7 @@ func TestManyRowsInSeveralCalls(t *testing.T) {
 	const seed = 8
 	r := rand.New(rand.NewPCG(seed, 0))
 	for _, w := range []int{4, 40, 64, 401, 1028} {
-		src := random(r, 1000*w)
+		src := columns.Random(r, 1000*w)
 		n := streamBytes/w + 77
 		if raceEnabled {
 			n = 5000
@@ -181,7 +139,7 @@ func FuzzCopyRows(f *testing.F) {
 	f.Add(uint16(67), uint8(63), uint64(3), []byte{})
 	f.Fuzz(func(t *testing.T, width uint16, shift uint8, seed uint64, picks []byte) {
 		w, rows := int(width)%5000+1, 256
-		src := random(rand.New(rand.NewPCG(seed, 0)), rows*w)
+		src := columns.Random(rand.New(rand.NewPCG(seed, 0)), rows*w)
 		ids := make([]int64, len(picks))
 		for i, p := range picks {
 			ids[i] = int64(p)

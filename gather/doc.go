@@ -9,14 +9,11 @@
 // Resident copies a column, or any tensor, once into memory on huge pages: rows gathered at random from 4 KiB pages
 // cost a page walk each.
 //
-// A DeviceStore is a Store on a CUDA device. It puts gathers on a stream, and reads the column over the bus or in
-// device memory. Cache keeps rows in device memory; InDegree, PageRank and Hottest choose them. docs/memory.md
-// explains how.
+// Package gather/cuda has the same on a CUDA device. docs/memory.md explains how.
 //
 // # Caveats
 //
 // The rows that Gather writes belong to the buffer's owner and are valid until the buffer is used again. Every id is
 // checked: for one out of range the error is ErrRange, and the buffer's contents are undefined. A column in a mapped
-// file that was cut short faults: callers run under pinned.Guard. On a device a gather runs later than the call: wait
-// for an event recorded after it, then call Err.
+// file that was cut short faults: callers run under pinned.Guard.
 package gather

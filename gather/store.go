@@ -13,8 +13,8 @@ import (
 // ErrRange is returned for an id that is not a row of the column.
 var ErrRange = errors.New("row out of range")
 
-// maxRow is the widest row in bytes: far beyond any feature, and small enough for kernels to count in int.
-const maxRow = 1 << 30
+// MaxRowBytes is above the widest row in bytes: far beyond any feature, and small enough for kernels to count in int.
+const MaxRowBytes = 1 << 30
 
 // Store gathers rows of one column. It is read-only, owns no memory, and is safe for concurrent use as long as the
 // column is valid.
@@ -29,7 +29,7 @@ type Store struct {
 // host cannot read, or one whose rows are empty or of 1 GiB or more.
 func NewStore(column unified.Tensor) (*Store, error) {
 	row := column.RowBytes()
-	if !column.Valid() || column.Placement() == pinned.Device || row <= 0 || row >= maxRow {
+	if !column.Valid() || column.Placement() == pinned.Device || row <= 0 || row >= MaxRowBytes {
 		return nil, fmt.Errorf("%w: no rows can be gathered from %v", unified.ErrShape, column)
 	}
 	s := &Store{column: column, rowBytes: row}
@@ -62,7 +62,7 @@ func (s *Store) Gather(dst *unified.Buffer, ids unified.Tensor, goroutines int) 
 	if err := s.GatherInto(room[:m*row], ids, goroutines); err != nil {
 		return unified.Tensor{}, err
 	}
-	return s.over(dst, m)
+	return s.Over(dst, m)
 }
 
 // GatherInto is Gather for memory of the caller, with OutBytes for each id. Up to goroutines goroutines copy rows, each
@@ -82,8 +82,8 @@ func (s *Store) GatherInto(dst []byte, ids unified.Tensor, goroutines int) error
 	return s.copyRows(dst, ids)
 }
 
-// over returns the first m rows of dst as rows of the column.
-func (s *Store) over(dst *unified.Buffer, m int64) (unified.Tensor, error) {
+// Over returns the first m rows of dst, whose memory must be there, as rows that Gather delivers.
+func (s *Store) Over(dst *unified.Buffer, m int64) (unified.Tensor, error) {
 	shape := s.shape
 	shape[0] = m
 	return dst.Tensor(s.DType(), shape[:s.rank()]...)

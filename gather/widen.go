@@ -50,7 +50,7 @@ func (s *Store) Widened(to unified.DType, code *graph.Code, scales unified.Tenso
 	default:
 		ok = ok && w.from.IsHalf()
 	}
-	if !ok || !to.IsHalf() && to != unified.Float32 || w.width >= maxRow/4 {
+	if !ok || !to.IsHalf() && to != unified.Float32 || w.width >= MaxRowBytes/4 {
 		return nil, fmt.Errorf("%w: %v with scales %v cannot be widened to %v", unified.ErrShape, c, scales, to)
 	}
 	wide.wide = w
@@ -62,13 +62,25 @@ func (w *widening) decode(code *graph.Code, bytes int64) bool {
 	w.code, w.vectors = narrow.Of(code.Name), codeVectors[code.Name]
 	n := int64(1)
 	for _, d := range code.Shape {
-		if d <= 0 || n > maxRow/d {
+		if d <= 0 || n > MaxRowBytes/d {
 			return false
 		}
 		n *= d
 	}
 	w.width, w.rank = int(n), len(code.Shape)+1
 	return w.code != nil && w.rank <= unified.MaxRank && w.code.RowBytes(n) <= bytes
+}
+
+// Wide reports whether the store is Widened, and how its rows are stored: the name of their code, empty for plain
+// numbers, and how many numbers a row has.
+func (s *Store) Wide() (code string, width int64, is bool) {
+	if s.wide == nil {
+		return "", 0, false
+	}
+	if s.wide.code != nil {
+		code = s.wide.code.Name
+	}
+	return code, int64(s.wide.width), true
 }
 
 // DType returns the type of the rows that Gather delivers.

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/khop-gnn/khop/gather/internal/columns"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
@@ -44,7 +45,7 @@ func benchmarkWiden(b *testing.B, width int) {
 	}
 	wide := graph.Column{DType: unified.Float32, Shape: []int64{int64(width)}}
 	stores = append(stores, store(wide))
-	for _, kind := range narrowKinds {
+	for _, kind := range columns.Kinds {
 		c, scales := wide, unified.Tensor{}
 		if c.DType, _ = unified.ParseDType(kind); c.DType == unified.Invalid {
 			c = expect.Must(wide.Coded(kind))(b)

@@ -9,40 +9,11 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/khop-gnn/khop/gather/internal/columns"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
-	"github.com/khop-gnn/khop/internal/narrow"
 	"github.com/khop-gnn/khop/unified"
 )
-
-// narrowKinds are what rows are widened from.
-var narrowKinds = []string{"float16", "bfloat16", "int8", "int4"}
-
-// narrowColumn makes a column of random bytes of a kind, with scales of its rows or a code where it has one.
-func narrowColumn(t testing.TB, r *rand.Rand, kind string, rows, width int) (column unified.Tensor, code *graph.Code,
-	scales unified.Tensor) {
-	t.Helper()
-	c := graph.Column{DType: unified.Float32, Shape: []int64{int64(width)}}
-	if narrow.Of(kind) != nil {
-		c = expect.Must(c.Coded(kind))(t)
-	} else {
-		c.DType = expect.Must(unified.ParseDType(kind))(t)
-	}
-	size := rows * int(c.RowBytes())
-	b := unified.FromSlice(make([]uint64, (size+7)/8)).Bytes()[:size]
-	for i := range b {
-		b[i] = byte(r.Uint32())
-	}
-	column = expect.Must(unified.New(c.DType, b, int64(rows), c.Shape[0]))(t)
-	if c.DType == unified.Int8 {
-		v := make([]float32, rows)
-		for i := range v {
-			v[i] = r.Float32()
-		}
-		scales = unified.FromSlice(v)
-	}
-	return column, c.Code, scales
-}
 
 // plainly returns row i of a column as float32, as the specification says.
 func plainly(s *Store, scales unified.Tensor, i int) []float32 {
@@ -64,9 +35,9 @@ func plainly(s *Store, scales unified.Tensor, i int) []float32 {
 // but for the bits of float32 values that are not numbers.
 func TestRowsAreWidenedAsTheSpecificationSays(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 1))
-	for _, kind := range narrowKinds {
+	for _, kind := range columns.Kinds {
 		for _, width := range []int{1, 3, 7, 8, 9, 16, 31, 32, 33, 100, 128, 300, 520} {
-			column, code, scales := narrowColumn(t, r, kind, 200, width)
+			column, code, scales := columns.Narrow(t, r, kind, 200, width)
 			ids := make([]int32, 77)
 			for i := range ids {
 				ids[i] = r.Int32N(200)
@@ -112,7 +83,7 @@ func TestWhatCannotBeWidenedIsRefused(t *testing.T) {
 	int4 := expect.Must(graph.Column{DType: unified.Float32, Shape: []int64{100}}.Coded("int4"))(t).Code
 	none := &graph.Code{Name: "int3", Shape: []int64{2}}
 	bytes58, bytes57 := matrix(t, 3, 58), matrix(t, 3, 57)
-	wide := expect.Must(unified.New(unified.Float16, nil, 0, maxRow/4))(t) // float32 rows are twice as wide
+	wide := expect.Must(unified.New(unified.Float16, nil, 0, MaxRowBytes/4))(t) // float32 rows are twice as wide
 	for _, c := range []struct {
 		column, scales unified.Tensor
 		code           *graph.Code

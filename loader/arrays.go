@@ -7,7 +7,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/narrow"
-	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/loader/internal/recipe"
 	"github.com/khop-gnn/khop/loader/internal/seedlist"
 	"github.com/khop-gnn/khop/loader/layout"
 	"github.com/khop-gnn/khop/unified"
@@ -45,11 +45,11 @@ func (b *Batch) IsView(i int) bool { return b.slot != nil && b.slot.IsView(i) }
 // The columns of a batch where the options name none. X and Y are of these.
 var defaultNodeColumn, defaultSeedColumn = graph.Feature.String(), graph.Label.String()
 
-// nodeColumns returns the columns of all nodes that batches have: the features where the options name none, and what a
+// ofNodes returns the columns of all nodes that batches have: the features where the options name none, and what a
 // database's tables have, whose elements have names.
-func (o *Options) nodeColumns(g *graph.Graph) []string {
-	names := orDefault(o.Columns.Nodes, defaultNodeColumn)
-	if o.Columns.Nodes != nil || g == nil {
+func (o *ColumnOptions) ofNodes(g *graph.Graph) []string {
+	names := orDefault(o.Nodes, defaultNodeColumn)
+	if o.Nodes != nil || g == nil {
 		return names
 	}
 	names = slices.Clip(names)
@@ -70,9 +70,10 @@ func orDefault(names []string, byDefault string) []string {
 	return names
 }
 
-// checkColumns returns ErrOptions for a column that is asked for and not there, or asked for twice.
-func (o *Options) checkColumns(s *graph.Schema) error {
+// check returns ErrOptions for a column that is asked for and not there, or asked for twice.
+func (o *ColumnOptions) check(of *recipe.Spec) error {
 	var ofNodes []graph.Column
+	s := of.Graph.Schema()
 	for t := range s.Nodes {
 		ofNodes = append(ofNodes, s.Nodes[t].Columns...)
 	}
@@ -81,25 +82,25 @@ func (o *Options) checkColumns(s *graph.Schema) error {
 		names             []string
 		there             []graph.Column
 	}{
-		{"Columns.Nodes", defaultNodeColumn, o.Columns.Nodes, ofNodes},
-		{"Columns.Seeds", defaultSeedColumn, o.Columns.Seeds, ofNodes},
-		{"Columns.Edges", "", o.Columns.Edges, s.EdgeColumns},
+		{"Columns.Nodes", defaultNodeColumn, o.Nodes, ofNodes},
+		{"Columns.Seeds", defaultSeedColumn, o.Seeds, ofNodes},
+		{"Columns.Edges", "", o.Edges, s.EdgeColumns},
 	} {
 		there := map[string]bool{}
 		for _, c := range k.there {
 			there[c.Name] = true
 		}
 		if k.names == nil && k.byDefault != "" && !there[k.byDefault] {
-			o.log().Info("batches have no "+k.byDefault, "reason", k.option+" names none, and the dataset has no "+
+			of.Log.Info("batches have no "+k.byDefault, "reason", k.option+" names none, and the dataset has no "+
 				"such column")
 		}
 		named := map[string]bool{}
 		for _, name := range k.names {
 			if named[name] {
-				return option.Errorf(ErrOptions, o, k.option, " names column %q twice", name)
+				return refuse(k.option, " names column %q twice", name)
 			}
 			if named[name] = true; !there[name] {
-				return option.Errorf(ErrOptions, o, k.option, ": no column %q; there are: %s", name,
+				return refuse(k.option, ": no column %q; there are: %s", name,
 					seedlist.ColumnNames(k.there))
 			}
 		}
@@ -108,11 +109,11 @@ func (o *Options) checkColumns(s *graph.Schema) error {
 }
 
 // widening returns what Columns.Widen says.
-func (o *Options) widening(s *graph.Schema) (narrow.Choices, error) {
-	choices, err := narrow.ParseChoices(o.Columns.Widen, []string{unified.Float32.String(), unified.Float16.String(),
+func (o *ColumnOptions) widening(s *graph.Schema) (narrow.Choices, error) {
+	choices, err := narrow.ParseChoices(o.Widen, []string{unified.Float32.String(), unified.Float16.String(),
 		unified.BFloat16.String()})
 	if err != nil {
-		return choices, option.Errorf(ErrOptions, o, "Columns.Widen", ": %v", err)
+		return choices, refuse("Columns.Widen", ": %v", err)
 	}
 	there := map[string]bool{}
 	for _, c := range s.EdgeColumns {
@@ -124,7 +125,7 @@ func (o *Options) widening(s *graph.Schema) (narrow.Choices, error) {
 		}
 	}
 	if name := choices.Missing(func(column string) bool { return there[column] }); name != "" {
-		return choices, option.Errorf(ErrOptions, o, "Columns.Widen", ": no column %q", name)
+		return choices, refuse("Columns.Widen", ": no column %q", name)
 	}
 	return choices, nil
 }

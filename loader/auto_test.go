@@ -9,7 +9,6 @@ import (
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
-	"github.com/khop-gnn/khop/sparse"
 )
 
 // Auto reads from the disk from where graph and columns take nine tenths of memory on: unless nothing of them lies in a
@@ -42,16 +41,16 @@ func TestAutoTakesTheDiskFromNineTenthsOfMemoryOn(t *testing.T) {
 		loader.AvailableMemory(t, c.room)
 		opt.MaxMemory, opt.Columns.Widen = c.limit, c.widen
 		l := open(t, c.src, opt)
-		if o := l.Options(); o.Residence != c.want || o.Disk.CacheBytes != 8000 || (l.Stats().OnDisk != nil) !=
+		if o := l.Answer(); o.Residence != c.want || o.CacheBytes != 8000 || (l.Stats().OnDisk != nil) !=
 			(c.want == loader.Disk) {
-			t.Errorf("%s: %v, a cache of %d", name, o.Residence, o.Disk.CacheBytes)
+			t.Errorf("%s: %v, a cache of %d", name, o.Residence, o.CacheBytes)
 		}
 	}
 }
 
 // The log says where batches are made, and why: a request, the machine, or work that no device does.
 func TestADeviceIsChosenForAReason(t *testing.T) {
-	none, prepared := "no CUDA device: "+device.Reason(), sparse.Transpose
+	none, prepared := "no CUDA device: "+device.Reason(), loader.Transpose
 	for want, opt := range map[string]loader.Options{
 		"cuda:7: it was asked for":                             {Device: loader.DeviceOptions{Name: "cuda:7"}},
 		"cpu: it was asked for":                                {Device: loader.DeviceOptions{Name: "cpu"}},

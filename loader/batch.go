@@ -137,7 +137,7 @@ func (b *Batch) Release() {
 }
 
 // Device returns where the batch's tensors are: "cpu", or "cuda:0" and so on.
-func (b *Batch) Device() string { return b.loader.opt.Device.Name }
+func (b *Batch) Device() string { return b.loader.plan.On.String() }
 
 // Wait makes later work on a CUDA stream wait for the batch; the host does not wait. stream is a CUstream
 // (cudaStream_t) of the batch's device; 0 is the default stream. It does nothing for a batch in host memory.

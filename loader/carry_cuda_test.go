@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/device"
-	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/gather/cuda"
 	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/cudatest"
@@ -204,7 +204,7 @@ func TestHotRowsOfColumnsOnDiskStayOnADevice(t *testing.T) {
 		want := digests(t, open(t, g, mapped).Epoch(background, 0))
 		rows, _ := g.NodeColumn(0, "feature")
 		n := planned(t, g, hot).Expected.Columns - planned(t, g, cold).Expected.Columns
-		expect.That(t, name == "typed" || n == gather.HotIndexBytes(rows.Len()),
+		expect.That(t, name == "typed" || n == cuda.HotIndexBytes(rows.Len()),
 			"%s: %d bytes are planned for finding hot rows", name, n)
 		asked := map[loader.Ranking]int64{} // rows of a batch
 		for _, opt := range []loader.Options{hot, cold} {

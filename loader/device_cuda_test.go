@@ -463,7 +463,7 @@ func TestBatchesOfADeviceLieThere(t *testing.T) {
 				expect.Ensure(t, err != nil, "the host was given device memory to read")
 			}
 			s := l.Stats()
-			if s.Device != "cuda:0" || s.DeviceMemory.Total() == 0 || s.DeviceMemoryPeak > l.Options().Device.Memory {
+			if s.Device != "cuda:0" || s.DeviceMemory.Total() == 0 || s.DeviceMemoryPeak > l.Answer().DeviceMemory {
 				t.Errorf("statistics: %+v", s)
 			}
 			for _, p := range l.Placed() {

@@ -5,15 +5,15 @@ import (
 
 	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/loader/internal/disk"
 	"github.com/khop-gnn/khop/loader/internal/plan"
-	"github.com/khop-gnn/khop/loader/internal/tiers"
 )
 
 // ReadWith lets loaders read columns on disk with other options until the test ends.
 func ReadWith(t testing.TB, opt diskio.ReaderOptions) {
-	had := tiers.ReaderOptions
-	tiers.ReaderOptions = opt
-	t.Cleanup(func() { tiers.ReaderOptions = had })
+	had := disk.ReaderOptions
+	disk.ReaderOptions = opt
+	t.Cleanup(func() { disk.ReaderOptions = had })
 }
 
 // AvailableMemory makes loaders find this number of bytes of memory until the test ends.

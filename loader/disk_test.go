@@ -336,8 +336,8 @@ func TestAutoReadsFromDiskWhereMemoryIsTooSmall(t *testing.T) {
 	for available, want := range map[int64]loader.Residence{1 << 30: loader.Mapped, 60_000: loader.Disk} {
 		loader.AvailableMemory(t, available)
 		l := open(t, g, opt)
-		if got := l.Options(); got.Residence != want || got.Disk.CacheBytes != (available/2*int64(want/loader.Disk)) {
-			t.Errorf("%d bytes available: %v with a cache of %d", available, got.Residence, got.Disk.CacheBytes)
+		if got := l.Answer(); got.Residence != want || got.CacheBytes != (available/2*int64(want/loader.Disk)) {
+			t.Errorf("%d bytes available: %v with a cache of %d", available, got.Residence, got.CacheBytes)
 		}
 		expect.That(t, (l.Stats().OnDisk != nil) == (want == loader.Disk), "%d bytes available: statistics %+v",
 			available, l.Stats().OnDisk)

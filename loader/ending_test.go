@@ -8,6 +8,7 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/outlook"
 	"github.com/khop-gnn/khop/sampling"
 )
 
@@ -52,7 +53,7 @@ func ways(t *testing.T) map[string]func(ctx context.Context, told func(stage str
 		"outlook": func(ctx context.Context, told func(string, int64, int64)) error {
 			opt := cached
 			opt.Hooks.Progress = told
-			o, err := loader.LookOut(ctx, wide, opt)
+			o, err := outlook.Look(ctx, wide, opt)
 			if err != nil && o != nil {
 				return errors.New("an outlook and an error")
 			}

@@ -3,6 +3,7 @@ package loader
 import (
 	"errors"
 
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/loader/internal/errs"
 )
 
@@ -26,3 +27,11 @@ var (
 	// ErrSampler is returned if a sampler panicked, or made a sample that contradicts itself.
 	ErrSampler = errs.ErrSampler
 )
+
+// refuse returns an ErrOptions that names an option by its field.
+func refuse(field, format string, args ...any) error {
+	return option.Errorf(ErrOptions, Options{}, field, format, args...)
+}
+
+// called names an option by its field, for the text of an error about another.
+func called(field string) option.Name { return option.NameOf(Options{}, field) }

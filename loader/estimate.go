@@ -32,10 +32,11 @@ func (l *Loader) Estimate() Estimate { return Estimate(l.plan.Estimate) }
 // Plan returns what memory New would need with these arguments, without taking it: Expected within some percent. It
 // samples a few batches in one slot to learn their size. Its errors are those of New.
 func Plan(ctx context.Context, src Source, opt Options) (Estimate, error) {
-	p, err := settle(src, &opt, 1)
+	s, err := settle(src, opt, 1)
 	if err != nil {
 		return Estimate{}, err
 	}
+	p := s.plan
 	if err = errors.Join(p.ExplainDamage(p.Foresee(ctx)), p.On.Close()); err != nil {
 		return Estimate{}, err
 	}

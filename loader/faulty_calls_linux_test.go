@@ -11,6 +11,7 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/outlook"
 )
 
 // Whichever system call about a file of a source fails, it is an error or the file is read in another way. No file
@@ -35,7 +36,7 @@ func TestACallThatFailsIsToldOrDoneWithout(t *testing.T) {
 		return l.Close()
 	}
 	look := func() error {
-		o, err := loader.LookOut(background, g, opt)
+		o, err := outlook.Look(background, g, opt)
 		expect.That(t, err == nil || o == nil, "an outlook and an error")
 		return err
 	}
@@ -43,7 +44,7 @@ func TestACallThatFailsIsToldOrDoneWithout(t *testing.T) {
 		_, err := loader.Plan(background, g, opt)
 		return err
 	}
-	for name, do := range map[string]func() error{"New": load, "LookOut": look, "Plan": plan} {
+	for name, do := range map[string]func() error{"New": load, "Look": look, "Plan": plan} {
 		var err error
 		calls := expect.FailingCall(t, folder, -1, nil, func() { err = do() })
 		expect.OK(t, err)
@@ -61,7 +62,7 @@ func TestACallThatFailsIsToldOrDoneWithout(t *testing.T) {
 				told++
 			}
 		}
-		if files := map[string]int{"New": 3, "LookOut": 3, "Plan": 2}[name]; told < files { // Plan reads no column
+		if files := map[string]int{"New": 3, "Look": 3, "Plan": 2}[name]; told < files { // Plan reads no column
 			t.Errorf("%s: %d failures were told, of %d files", name, told, files)
 		}
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/outlook"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
-	"github.com/khop-gnn/khop/sparse"
 )
 
 var errFault = errors.New("a fault of the sampler")
@@ -148,7 +148,7 @@ func faultyWays(t *testing.T) map[string]func(s sampling.Sampler) error {
 		},
 		"Prepare": func(s sampling.Sampler) error {
 			opt := opt
-			opt.Sampler, opt.Columns.Prepare = s, sparse.Transpose|sparse.GCNNorm|sparse.Loops
+			opt.Sampler, opt.Columns.Prepare = s, loader.Transpose|loader.GCNNorm|loader.Loops
 			return loadOnce(small, opt)
 		},
 		"a disk": func(s sampling.Sampler) error {
@@ -160,9 +160,9 @@ func faultyWays(t *testing.T) map[string]func(s sampling.Sampler) error {
 			_, err := loader.Plan(background, small, opt)
 			return err
 		},
-		"LookOut": func(s sampling.Sampler) error {
+		"Look": func(s sampling.Sampler) error {
 			cached.Sampler = s
-			o, err := loader.LookOut(background, wide, cached)
+			o, err := outlook.Look(background, wide, cached)
 			if err != nil && o != nil {
 				err = fmt.Errorf("an outlook and %w", err)
 			}
@@ -184,7 +184,7 @@ func TestEveryFaultOfASamplerIsToldAndLeavesNothing(t *testing.T) {
 					break
 				}
 				// a batch on trial is left to epochs, and one that is sampled ahead to those that come
-				left := point == "sample" && (name == "Plan" || name == "a disk" || n <= 4 && name != "LookOut")
+				left := point == "sample" && (name == "Plan" || name == "a disk" || n <= 4 && name != "Look")
 				if !errors.Is(err, errFault) && !left || err != nil && strings.Contains(err.Error(), "held") ||
 					f.opened != 0 {
 					t.Errorf("%s: %v, and %d are open", what, err, f.opened)

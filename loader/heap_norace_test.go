@@ -10,7 +10,6 @@ import (
 	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
-	"github.com/khop-gnn/khop/sparse"
 )
 
 // held opens a loader and returns what it holds.
@@ -36,9 +35,9 @@ func TestGoHeapOfALoaderIsInItsMemory(t *testing.T) {
 	given, _ := expect.Must2(graph.StreamPartition(t.Context(), g, graph.PartitionOptions{Parts: 200}))(t)
 	own := loader.Options{Sampler: sampling.Cluster{Partition: given}}
 	plain := loader.Options{Sampler: neighbor, BatchSize: 1000, Seeds: loader.AllNodes(),
-		Columns: loader.ColumnOptions{Prepare: sparse.Transpose}}
+		Columns: loader.ColumnOptions{Prepare: loader.Transpose}}
 	norm := plain
-	norm.Columns.Prepare |= sparse.GCNNorm
+	norm.Columns.Prepare |= loader.GCNNorm
 	for name, c := range map[string]struct {
 		less, more       loader.Options
 		batches, scratch int64 // what the second holds beyond the first at least

@@ -2,7 +2,6 @@ package loader
 
 import (
 	"github.com/khop-gnn/khop/internal/enum"
-	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/loader/internal/recipe"
 )
 
@@ -25,34 +24,34 @@ var exclusions = []string{"none", "seeds", "reverse"}
 // String returns the name on the command line.
 func (x Exclusion) String() string { return enum.Name(exclusions, x) }
 
-// checkLinks refuses options that make no sense for these seeds.
-func (o *Options) checkLinks(s *recipe.Spec) error {
+// check refuses options that make no sense for these seeds.
+func (o *LinkOptions) check(s *recipe.Spec, of SeedSource) error {
 	l := &s.Seeds
-	if err := o.Links.Negatives.Validate(s.Graph.Schema()); err != nil {
+	if err := o.Negatives.Validate(s.Graph.Schema()); err != nil {
 		return err
 	}
-	ofLinks := o.Links.Negatives.Any() || o.Links.ExcludeSeeds != ExcludeNone || o.Links.Label != "" ||
-		o.Links.Time != ""
+	ofLinks := o.Negatives.Any() || o.ExcludeSeeds != ExcludeNone || o.Label != "" ||
+		o.Time != ""
 	if ofLinks && l.ByEdge == nil {
-		return option.Errorf(ErrOptions, o, "Links.Negatives.Law", ", %s, %s and %s are for seeds that are edges: %v "+
-			"are not", option.NameOf(o, "Links.ExcludeSeeds"), option.NameOf(o, "Links.Label"),
-			option.NameOf(o, "Links.Time"), o.Seeds)
+		return refuse("Links.Negatives.Law", ", %s, %s and %s are for seeds that are edges: %v "+
+			"are not", called("Links.ExcludeSeeds"), called("Links.Label"),
+			called("Links.Time"), of)
 	}
-	if o.Links.Label+o.Links.Time != "" && l.ByEdge != nil && l.Count > 0 && !l.OfGraph() {
-		return option.Errorf(ErrOptions, o, "Links.Label", " and %s are columns of the graph's edges, for AllEdges: "+
-			"%v have labels and times of their own, or none", option.NameOf(o, "Links.Time"), o.Seeds)
+	if o.Label+o.Time != "" && l.ByEdge != nil && l.Count > 0 && !l.OfGraph() {
+		return refuse("Links.Label", " and %s are columns of the graph's edges, for AllEdges: "+
+			"%v have labels and times of their own, or none", called("Links.Time"), of)
 	}
-	if o.Links.Negatives.Time != "" && !l.Timed {
-		return option.Errorf(ErrOptions, o, "Links.Negatives.Time", " is %q, but %v have no times",
-			o.Links.Negatives.Time, o.Seeds)
+	if o.Negatives.Time != "" && !l.Timed {
+		return refuse("Links.Negatives.Time", " is %q, but %v have no times",
+			o.Negatives.Time, of)
 	}
 	if s.MostLinks() > 1<<29 {
-		return option.Errorf(ErrOptions, o, "BatchSize", " %d with %v negatives an edge: a batch has more than 2^29 "+
-			"edges", o.BatchSize, o.Links.Negatives.Ratio)
+		return refuse("BatchSize", " %d with %v negatives an edge: a batch has more than 2^29 "+
+			"edges", s.BatchSize, o.Negatives.Ratio)
 	}
-	if o.Links.ExcludeSeeds != ExcludeNone && !s.CanExclude {
-		return option.Errorf(ErrOptions, o, "Links.ExcludeSeeds", " is %v, but the sampler cannot leave edges out: %s",
-			o.Links.ExcludeSeeds, o.Sampler.Fingerprint())
+	if o.ExcludeSeeds != ExcludeNone && !s.CanExclude {
+		return refuse("Links.ExcludeSeeds", " is %v, but the sampler cannot leave edges out: %s",
+			o.ExcludeSeeds, s.Sampler.Fingerprint())
 	}
 	return nil
 }

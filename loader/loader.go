@@ -8,9 +8,9 @@ import (
 	"sync"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/loader/internal/disk"
 	"github.com/khop-gnn/khop/loader/internal/makers"
-	"github.com/khop-gnn/khop/loader/internal/plan"
-	"github.com/khop-gnn/khop/loader/internal/tiers"
+	"github.com/khop-gnn/khop/loader/internal/placed"
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -20,21 +20,18 @@ import (
 // One epoch may run at a time; all other methods may be called at any time by any goroutine. Several loaders
 // may share a source. A loader whose Seeds are OnRequest has no epochs; call its Sample.
 type Loader struct {
-	placed  *Placed
-	opt     Options
-	plan    *plan.Plan
-	state   State           // what all states begin as
-	columns []*tiers.Column // [array]; nil for what is not a column
+	placed *Placed
+	settled
+	state   State            // what all states begin as
+	columns []*placed.Column // [array]; nil for what is not a column
 	ledger  *pinned.Ledger
 
 	workers []*makers.Worker
-	ahead   *tiers.Ahead // nil but with columns on disk
+	ahead   *disk.Ahead // nil but with columns on disk
 	slots   []*ownedSlot
 	free    *freeList
 	answers answering
 	stats   totals
-
-	metering metering
 
 	closeOnce sync.Once
 	mu        sync.Mutex // guards the following, and what slots and batches say of it
@@ -71,8 +68,8 @@ func NewContext(ctx context.Context, src Source, opt Options) (*Loader, error) {
 // newLoader returns a loader without memory of its own, which has a part in a placed source.
 func newLoader(ctx context.Context, src Source, opt Options) (l *Loader, err error) {
 	if p, ok := src.(*Placed); ok {
-		l = &Loader{placed: p, opt: opt, ledger: &pinned.Ledger{Within: p.Ledger()}}
-		if l.plan, err = p.planFor(&l.opt); err != nil {
+		l = &Loader{placed: p, ledger: &pinned.Ledger{Within: p.Ledger()}}
+		if l.settled, err = p.settleFor(opt); err != nil {
 			return nil, err
 		}
 		err = p.join(l)
@@ -84,14 +81,14 @@ func newLoader(ctx context.Context, src Source, opt Options) (l *Loader, err err
 	if err != nil {
 		return nil, err
 	}
-	l = &Loader{placed: p, opt: p.opt, ledger: p.Ledger(), plan: p.plan}
+	l = &Loader{placed: p, settled: p.settled, ledger: p.Ledger()}
 	return l, errors.Join(p.join(l), p.Close())
 }
 
 // prepare makes the workers and takes the memory.
 func (l *Loader) prepare(ctx context.Context) error {
 	p, before := l.plan, l.ledger.Used(pinned.Scratch)
-	if err := l.trace.open(ctx, &l.opt); err != nil {
+	if err := l.trace.open(ctx, l.asked.Tuning.Trace); err != nil {
 		return err
 	}
 	l.state = newState(p.Recipe, l.placed.ID())
@@ -112,15 +109,14 @@ func (l *Loader) prepare(ctx context.Context) error {
 	if err := l.prepareSlots(ctx); err != nil {
 		return err
 	}
-	l.trace.begin(&l.opt, len(l.workers), len(l.slots))
+	l.trace.begin(l.asked.share(), len(l.workers), len(l.slots))
 	e := &p.Estimate
 	e.Expected, e.Device = l.memory(), l.deviceMemory()
-	l.opt.Workers, l.opt.Tuning.Prefetch = p.Workers, p.Prefetch
-	p.Log.Info("loader ready", "source", p.Name, "seeds", l.opt.Seeds.String(), "batches", p.Batches, "device",
-		l.opt.Device.Name, "workers", p.Workers, "slots", len(l.slots), "memory", e.Expected.Total(),
+	p.Log.Info("loader ready", "source", p.Name, "seeds", l.seeds.String(), "batches", p.Batches, "device",
+		p.On.String(), "workers", p.Workers, "slots", len(l.slots), "memory", e.Expected.Total(),
 		"memory_bound", e.Bound.Total(), "device_memory", e.Device.Total())
 	if work := l.hostWork(); len(work) > 0 {
-		p.Log.Info("the host has work of each batch", "device", l.opt.Device.Name, "work", strings.Join(work, "; "))
+		p.Log.Info("the host has work of each batch", "device", p.On.String(), "work", strings.Join(work, "; "))
 	}
 	return nil
 }
@@ -141,9 +137,6 @@ func (l *Loader) openWorkers() error {
 	l.answers.open(l.workers)
 	return nil
 }
-
-// Options returns the options in effect: with defaults, the chosen Seeds, and Workers and Prefetch after MaxMemory.
-func (l *Loader) Options() Options { return l.opt }
 
 // Schema returns the source's schema. It must not be changed.
 func (l *Loader) Schema() *graph.Schema { return l.plan.Graph.Schema() }
@@ -167,11 +160,11 @@ func (l *Loader) AllBatches() uint64 {
 
 // NumBatchesFrom returns the batches that this rank yields from batch next of an epoch on, over all ranks, to its end.
 func (l *Loader) NumBatchesFrom(next uint64) uint64 {
-	return l.opt.rounds(l.AllBatches() - min(next, l.AllBatches()))
+	return l.plan.OfRank(l.AllBatches() - min(next, l.AllBatches()))
 }
 
 // NumBatches returns the batches of an epoch that this rank yields.
-func (l *Loader) NumBatches() uint64 { return l.opt.rounds(l.AllBatches()) }
+func (l *Loader) NumBatches() uint64 { return l.plan.OfRank(l.AllBatches()) }
 
 // NumSeeds returns the seeds that an epoch goes over, over all ranks.
 func (l *Loader) NumSeeds() int64 { return l.plan.Seeds.Count }
@@ -194,7 +187,7 @@ func (l *Loader) heldError() error {
 		}
 	}
 	return fmt.Errorf("%w: batches %s were kept and not released for %v: release some, or raise Prefetch",
-		ErrSlotsHeld, text[min(2, len(text)):], l.opt.Tuning.SlotTimeout)
+		ErrSlotsHeld, text[min(2, len(text)):], l.asked.Tuning.SlotTimeout)
 }
 
 // Close ends a running epoch (its loop gets ErrClosed), waits for the workers and for calls of Sample, and frees all
@@ -211,17 +204,17 @@ func (l *Loader) Close() error {
 			r.wg.Wait()
 		}
 		l.answers.close()
-		l.freeAll(l.metering.close())
+		l.freeAll()
 	})
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.closeErr
 }
 
-func (l *Loader) freeAll(err error) {
+func (l *Loader) freeAll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	errs := []error{err}
+	var errs []error
 	for _, w := range l.workers {
 		errs = append(errs, w.Close())
 	}

@@ -1,21 +1,16 @@
 package loader
 
 import (
-	"encoding/json"
-	"fmt"
 	"log/slog"
-	"maps"
 	"time"
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/enum"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/option"
-	"github.com/khop-gnn/khop/internal/samplers"
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
-	"github.com/khop-gnn/khop/sparse"
 )
 
 // Source is what batches are loaded from: a *graph.Graph in memory, a dataset of package formats, or your own type. It
@@ -98,7 +93,7 @@ type Ranking uint8
 const (
 	// RankInDegree keeps the rows of the nodes with most in-edges, which costs no pass over the edges.
 	RankInDegree Ranking = iota
-	// RankPageRank keeps the rows that a walk from the seeds along in-edges visits most (gather.PageRank).
+	// RankPageRank keeps the rows that a walk from the seeds along in-edges visits most (cuda.PageRank).
 	RankPageRank
 	// RankPresample keeps the rows that batches of epoch 0 need most; New samples some of them (Yang et al.,
 	// "GNNLab", EuroSys 2022).
@@ -190,12 +185,6 @@ type Options struct {
 	Workers int `default:"0" range:"1,4096" help:"Goroutines that make batches; 0: one per core, 2 on a device."`
 	// Residence says where the dataset is while it is read. Default Mapped.
 	Residence Residence `default:"mapped" short:"resident" help:"..."`
-	// RowsFrom names servers of rows that this machine does not have: of node columns with several numbers a row. They
-	// are servers of integrations/flight, at grpc://HOST:PORT,.. or grpc+tls://HOST:PORT,.. The program khop-rows
-	// fetches the rows: the one that the environment's KHOP_ROWS names, else the one in PATH. Rows come ahead of their
-	// batches, and Disk.CacheBytes of them are kept. The source needs only the columns' shapes: their files may be
-	// sparse. Verify ignores these columns. Default: this machine has all rows.
-	RowsFrom string `value:"ADDRESS" empty:"here" help:"..."`
 	// Verify compares the source's chunks with their checksums as they are first read: the topology, and columns that
 	// are copied or read by a device, in New; other columns when a batch first reads a row of a chunk. A chunk that
 	// does not fit is an error, in place of the batch that would have read it. ErrOptions for a source that is not a
@@ -206,7 +195,7 @@ type Options struct {
 	// suffice, New fails with ErrMemory. Default: no limit.
 	MaxMemory int64 `kind:"size" range:"0," help:"..."`
 
-	// Disk belongs to Residence Disk and Auto, and to RowsFrom.
+	// Disk belongs to Residence Disk and Auto, and to Hooks.Remote.
 	Disk DiskOptions
 	// Device says where batches are made and stored.
 	Device DeviceOptions
@@ -231,7 +220,7 @@ type ColumnOptions struct {
 	Widen []string `value:"[COLUMN=]DTYPE" empty:"no" help:"..."`
 	// Prepare makes transposes and norms of the blocks in the pipeline. Batches have them as arrays, whose names are in
 	// docs/loader.md. Only the CPU makes them. Default: none.
-	Prepare sparse.Preparation `range:"0,7" value:"WHAT" help:"..."`
+	Prepare Preparation `range:"0,7" value:"WHAT" help:"..."`
 }
 
 // LinkOptions belong to seeds that are edges.
@@ -246,7 +235,7 @@ type LinkOptions struct {
 	ExcludeSeeds Exclusion `default:"none" help:"..."`
 }
 
-// DiskOptions belong to Residence Disk and Auto, and to RowsFrom.
+// DiskOptions belong to Residence Disk and Auto, and to Hooks.Remote.
 type DiskOptions struct {
 	// CacheBytes is how many bytes of rows are kept in memory: whole columns if they are small, and for others the rows
 	// that are needed soonest. Planning takes more memory. For a topology on disk the loader assumes that as many bytes
@@ -318,8 +307,9 @@ type Hooks struct {
 	// Tier brings the rows of all columns, or of those that it chooses (tier.Chooser), in place of Residence and of the
 	// options of devices. It is for one placed source; nil for none.
 	Tier tier.Tier
-	// Remote brings rows as RowsFrom does, by your own code. It is for one placed source, and replaces RowsFrom; nil
-	// for none.
+	// Remote brings rows that this machine does not have: of columns that it chooses (Has). They come ahead of their
+	// batches, and Disk.CacheBytes of them are kept. The source needs only the columns' shapes: their files may be
+	// sparse. Verify ignores these columns. It is for one placed source; nil: this machine has all rows.
 	Remote tier.Remote
 	// PerSlot is how many bytes the caller keeps for each slot, such as the feed's copies of ids: MaxMemory leaves room
 	// for them.
@@ -333,7 +323,6 @@ func (o *Options) EnsureDefaults() *Options {
 	if o.Workers == 0 {
 		o.Workers = machine.Workers()
 	}
-	o.prepare()
 	return o
 }
 
@@ -341,29 +330,29 @@ func (o *Options) EnsureDefaults() *Options {
 // (EnsureDefaults).
 func (o *Options) Validate() error {
 	if o.Sampler == nil {
-		return option.Errorf(ErrOptions, o, "Sampler", " is not set")
+		return refuse("Sampler", " is not set")
 	}
 	if err := option.Check(ErrOptions, o); err != nil {
 		return err
 	}
 	if o.Rank < 0 || o.Rank >= o.WorldSize {
-		return option.Errorf(ErrOptions, o, "Rank", " is %d: must be 0 to %d", o.Rank, o.WorldSize-1)
+		return refuse("Rank", " is %d: must be 0 to %d", o.Rank, o.WorldSize-1)
 	}
 	_, err := ParseDevice(o.Device.Name)
 	return err
 }
 
-func (o *Options) progress(stage string, done, total int64) {
-	if o.Hooks.Progress != nil {
-		o.Hooks.Progress(stage, done, total)
+func (h *Hooks) progress(stage string, done, total int64) {
+	if h.Progress != nil {
+		h.Progress(stage, done, total)
 	}
 }
 
-func (o *Options) log() *slog.Logger {
-	if o.Hooks.Logger == nil {
+func (h *Hooks) log() *slog.Logger {
+	if h.Logger == nil {
 		return slog.New(slog.DiscardHandler)
 	}
-	return o.Hooks.Logger
+	return h.Logger
 }
 
 // HostPages says from which pages of host memory a device reads columns that are not in its memory.
@@ -403,51 +392,10 @@ var sharings = []string{"auto", "none", "all"}
 // String returns the name on the command line.
 func (s Sharing) String() string { return enum.Name(sharings, s) }
 
-// String returns the options as the JSON object that "khop serve --config" reads, with keys in order: the sampler by
-// its name, and every option that is not zero. Seeds and Hooks are left out, as is a sampler of another package. "khop
-// serve" does not have SlotTimeout, Rank and WorldSize: leave them zero for it.
-func (o Options) String() string {
-	d := option.Document(o, option.Of(o))
-	s := unwrapped(o.Sampler)
-	if kind := samplers.Of(s); kind != nil {
-		d["sampler"] = kind.Name
-		maps.Copy(d, option.Document(s, kind.Options()))
-	}
-	text, err := json.Marshal(d)
-	if err != nil { // not a number: no loader takes it
-		return fmt.Sprintf(`{"error": %q}`, err)
-	}
-	return string(text)
-}
-
 // unwrapped returns the sampler under all that was added to one.
 func unwrapped(s sampling.Sampler) sampling.Sampler {
 	for w, wraps := s.(sampling.Wrapper); wraps; w, wraps = s.(sampling.Wrapper) {
 		s = w.Unwrap()
 	}
 	return s
-}
-
-// ParseOptions is the inverse of String. Options that the text does not have are the zero value. It returns ErrOptions
-// for a text that String does not write, and for a sampler that has more than options: a Cluster with a partition.
-func ParseOptions(text string) (o Options, err error) {
-	var d map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(text), &d); err != nil {
-		return Options{}, fmt.Errorf("%w: options are not a JSON object: %w", ErrOptions, err)
-	}
-	if named, ok := d["sampler"]; ok {
-		name, _ := option.Say(named).(string)
-		kind, err := samplers.Named(name)
-		if err != nil {
-			return Options{}, fmt.Errorf("%w: sampler: %w", ErrOptions, err)
-		}
-		delete(d, "sampler")
-		if o.Sampler, err = kind.Take(d); err != nil {
-			return Options{}, fmt.Errorf("%w: %w", ErrOptions, err)
-		}
-	}
-	if err := option.SetDocument(&o, option.Of(o), d); err != nil {
-		return Options{}, fmt.Errorf("%w: %w", ErrOptions, err)
-	}
-	return o, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/outlook"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -122,7 +123,7 @@ func TestAnOutlookIsWhatATraceOfTwoEpochsComesTo(t *testing.T) {
 			last[stage] = [3]int64{last[stage][0] + 1, done, total}
 		}
 		opt.Device.Name, opt.Residence = "cuda:9", loader.Residence(9) // which an outlook does not look at
-		o := expect.Must(loader.LookOut(background, g, opt))(t)
+		o := expect.Must(outlook.Look(background, g, opt))(t)
 		expect.That(t,
 			o.Share == 1/float64(c.one) && o.Rows == x.rows/2 && o.Batches == batches && o.ColumnBytes == n*row &&
 				o.TopologyBytes == (n+1)*8+5*n*4 && o.Topology == nil, "%s: %+v", what, o)
@@ -151,7 +152,7 @@ func TestAnOutlookIsWhatATraceOfTwoEpochsComesTo(t *testing.T) {
 
 // policies simulates what an outlook says of a cache.
 func (x *traced) policies(t *testing.T, asks [][]uint32, layout diskio.Layout, opt loader.Options, cache int64, one int,
-	probe disk.Probe) (list []loader.OutlookPolicy) {
+	probe disk.Probe) (list []outlook.Policy) {
 	t.Helper()
 	policies, window := disk.Policies(), max(16<<20, cache/4)/20
 	if opt.Disk.PackBytes > 0 {
@@ -177,7 +178,7 @@ func (x *traced) policies(t *testing.T, asks [][]uint32, layout diskio.Layout, o
 		counts := expect.Must(diskio.Simulate(p, layout, of, asks, len(asks)/2))(t)
 		counts = counts.Times(int64(one))
 		counts.Batches = int64(len(asks) / 2)
-		list = append(list, loader.OutlookPolicy{Policy: p, Counts: counts,
+		list = append(list, outlook.Policy{Policy: p, Counts: counts,
 			Seconds: probe.Seconds(counts.Requests+counts.Writes, counts.Bytes+counts.Written)})
 	}
 	return list

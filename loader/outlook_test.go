@@ -8,6 +8,7 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/outlook"
 )
 
 // TestAnOutlookCountsWhatEpochsAskFor compares with the rows of batches, and policies with one another.
@@ -15,7 +16,7 @@ func TestAnOutlookCountsWhatEpochsAskFor(t *testing.T) {
 	g := wideRows(t)
 	opt := onDiskOptions
 	opt.Columns.Nodes, opt.Columns.Seeds, opt.Disk.CacheBytes = []string{"feature"}, []string{}, 9001
-	o := expect.Must(loader.LookOut(background, g, opt))(t)
+	o := expect.Must(outlook.Look(background, g, opt))(t)
 	l, asked := open(t, g, opt), int64(0)
 	for epoch := range uint64(2) {
 		for b, err := range l.Epoch(background, epoch) {
@@ -47,6 +48,6 @@ func TestAnOutlookCountsWhatEpochsAskFor(t *testing.T) {
 		expect.That(t, c.Seconds() == c.Policies[disk.Ahead].Seconds, "%d bytes: %v s", c.CacheBytes, c.Seconds())
 	}
 	expect.That(t, slices.Equal(caches, want), "caches of %d bytes, want %d", caches, want)
-	expect.Is(t, expect.Err(loader.LookOut(background, graphs.Plain(t, 50, 4), opt)), loader.ErrOptions,
+	expect.Is(t, expect.Err(outlook.Look(background, graphs.Plain(t, 50, 4), opt)), loader.ErrOptions,
 		"columns in memory")
 }

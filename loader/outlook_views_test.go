@@ -9,6 +9,7 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/outlook"
 	"github.com/khop-gnn/khop/sampling"
 )
 
@@ -20,7 +21,7 @@ func TestAnOutlookCountsRowsOfViewsOnce(t *testing.T) {
 		opt := onDiskOptions
 		opt.Sampler = sampling.Neighbor{Fanouts: []int{3, 2}, Frontier: f}
 		opt.Columns.Nodes, opt.Columns.Seeds, opt.Columns.Edges = []string{}, []string{}, []string{"weight"}
-		o := expect.Must(loader.LookOut(background, g, opt))(t)
+		o := expect.Must(outlook.Look(background, g, opt))(t)
 		opt.Residence = loader.Mapped
 		l := open(t, g, opt)
 		for epoch := range uint64(2) {
@@ -41,10 +42,10 @@ func TestAnOutlookNeedsABatch(t *testing.T) {
 	opt := onDiskOptions
 	opt.Seeds, opt.BatchSize = loader.NodeIDs([]int64{5, 6}), 2
 	loader.SimulateAbout(t, 1)
-	o, err := loader.LookOut(background, g, opt)
+	o, err := outlook.Look(background, g, opt)
 	expect.That(t, err == nil && o.Batches == 1 && o.Share < 1 && o.Rows != 0, "%+v, %v", o, err)
 	opt.Seeds = loader.NodeIDs([]int64{})
-	if o, err := loader.LookOut(background, g, opt); o != nil || !errors.Is(err, loader.ErrOptions) ||
+	if o, err := outlook.Look(background, g, opt); o != nil || !errors.Is(err, loader.ErrOptions) ||
 		!strings.HasSuffix(err.Error(), ": batches have no rows of columns that lie in files, and the topology "+
 			"fits in memory") {
 		t.Errorf("without batches: %v", err)

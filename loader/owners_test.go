@@ -15,6 +15,7 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader/internal/makers"
 	"github.com/khop-gnn/khop/loader/internal/oncpu"
+	"github.com/khop-gnn/khop/loader/internal/placed"
 	"github.com/khop-gnn/khop/loader/internal/plan"
 	"github.com/khop-gnn/khop/loader/internal/presamplers"
 	"github.com/khop-gnn/khop/loader/internal/recipe"
@@ -91,7 +92,7 @@ type failing struct {
 }
 
 func (failing) DefaultWorkers() int                { return 77 }
-func (f failing) String() string                   { return "failing" }
+func (f failing) String() string                   { return "cpu" }
 func (f failing) Close() error                     { return f.Maker.Close() }
 func (f failing) Drain() error                     { return f.err }
 func (f failing) Explain(err error, _ int64) error { return err }
@@ -111,13 +112,13 @@ func TestWhatADeviceFailsWithIsTold(t *testing.T) {
 	l.plan.Log = slog.New(slog.NewTextHandler(log, nil))
 	on := l.plan.On
 	l.plan.On = failing{Processor: on, err: mine}
-	l.plan.Set.Tiers = []*tiers.PlacedTier{{Tier: failingTier{&tiers.Mapped{}, mine, nil}}}
+	l.plan.Set.Tiers = []*placed.Tier{{Tier: failingTier{&tiers.Mapped{}, mine, nil}}}
 	for b, err := range l.Epoch(t.Context(), 0) {
 		expect.That(t, b == nil && err == mine, "%v, %v", b, err)
 	}
-	p, err := l.placed.planFor(&Options{Sampler: sampling.Neighbor{Fanouts: []int{2}},
+	s, err := l.placed.settleFor(Options{Sampler: sampling.Neighbor{Fanouts: []int{2}},
 		Device: DeviceOptions{Name: "cpu"}})
-	expect.That(t, err == nil && p.Workers == 77, "%d workers: %v", p.Workers, err)
+	expect.That(t, err == nil && s.plan.Workers == 77, "%d workers: %v", s.plan.Workers, err)
 	expect.That(t, log.Len() <= 0, "the log says %s", log)
 	l.plan.On = on
 	l.plan.Set.Tiers[0].Tier = failingTier{&tiers.Mapped{}, nil, mine}
@@ -169,7 +170,7 @@ func TestARunTakesEachPositionOnce(t *testing.T) {
 func TestASlotGoesThroughItsStates(t *testing.T) {
 	l := small(t)
 	var seen []slots.State
-	l.opt.Hooks.Made = func(b *Batch) error {
+	l.asked.Hooks.Made = func(b *Batch) error {
 		seen = append(seen, b.slot.State) // one worker
 		return nil
 	}
@@ -207,7 +208,7 @@ func TestNothingIsReadAheadWhereTheSystemDoesNot(t *testing.T) {
 // A slot that there is no memory for is an error, and leaves nothing.
 func TestASlotWithoutMemoryForItsEdgesIsAnError(t *testing.T) {
 	opt := Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, Device: DeviceOptions{Name: "cpu"}, Seeds: AllEdges()}
-	r := expect.Must(newRecipeOf(ring(t, 30), opt.EnsureDefaults()))(t)
+	r := expect.Must(bake(ring(t, 30), expect.Must(ask(opt))(t)))(t).Recipe
 	var ledger pinned.Ledger
 	ledger.SetLimit(1)
 	s, err := slots.New(r, slots.Memory{}, &ledger)
@@ -254,8 +255,9 @@ func TestBatchesBeyondAPartAreOnesOfTheEpoch(t *testing.T) {
 		padded                bool
 	}{{0, 1, 0, 3, 2, 2, false}, {1, 2, 0, 3, 1, 0, true}, {1, 2, 1, 3, 0, 2, false}, {2, 4, 1, 3, 0, 0, true},
 		{3, 4, 1, 3, 0, 1, true}, {3, 4, 1, 3, 1, 2, true}, {0, 2, 1, 3, 1, 0, true}} {
-		r := &run{first: c.first, last: c.last, l: &Loader{opt: Options{Rank: c.rank, WorldSize: c.world},
-			plan: &plan.Plan{Kit: &presamplers.Kit{Recipe: &recipe.Recipe{Batches: 3}}}}}
+		r := &run{first: c.first, last: c.last, l: &Loader{settled: settled{
+			asked: &asked{Options: Options{Rank: c.rank, WorldSize: c.world}},
+			plan:  &plan.Plan{Kit: &presamplers.Kit{Recipe: &recipe.Recipe{Batches: 3}}}}}}
 		number, padded := r.batchAt(c.position)
 		expect.That(t, number == c.number && padded == c.padded, "%+v: %d, %v", c, number, padded)
 	}
@@ -272,7 +274,7 @@ func TestStatisticsAreThoseOfTheLoader(t *testing.T) {
 	expect.That(t,
 		s.DeviceRows == 7 && s.DeviceHits == 5 && s.DevicePeers == 3 && s.DeviceSaved == 2 && s.Replays == 4 &&
 			s.Device == "cpu" && s.Slots == 4 && s.SlotsHeld == 0 && s.OnDisk == nil && s.TopologyOnDisk == nil &&
-			s.Meters == nil && s.DeviceMemory == (Memory{}) && s.DeviceMemoryPeak == 0, "%+v", s)
+			s.DeviceMemory == (Memory{}) && s.DeviceMemoryPeak == 0, "%+v", s)
 	want := Memory{Columns: 100, Batches: l.ledger.Used(pinned.Batches), Scratch: l.ledger.Used(pinned.Scratch)}
 	expect.That(t,
 		s.Memory == want && want.Batches != 0 && want.Scratch != 0 && s.MemoryPeak >= want.Total()+900 &&
@@ -313,7 +315,7 @@ func TestAStateIsStoredByItsNames(t *testing.T) {
 	expect.That(t, other.check(s) == nil, "another place is refused")
 	l := small(t)
 	id := l.Graph().ID()
-	other = State{1, fmt.Sprintf("%x", id), l.opt.Sampler.Fingerprint(), l.state.Seeds, 10, false, false, 0, 0, 7, 2}
+	other = State{1, fmt.Sprintf("%x", id), l.asked.Sampler.Fingerprint(), l.state.Seeds, 10, false, false, 0, 0, 7, 2}
 	d := expect.Diff(other, l.State(7, 2))
 	expect.That(t, d == "" && len(other.Seeds) == 16 && l.CheckState(other) == nil, "%v", d)
 }

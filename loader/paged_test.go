@@ -18,6 +18,7 @@ import (
 	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/outlook"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -63,13 +64,13 @@ func TestATopologyOnDiskHasMoreWorkersThanCores(t *testing.T) {
 	g, _ := wideTopology(t)
 	mapped, opt := pagedOptions, pagedOptions
 	mapped.Residence = loader.Mapped
-	few, many := open(t, g, mapped).Options().Workers, open(t, g, opt).Options().Workers
-	if opt.Workers = 1; few >= many || open(t, g, opt).Options().Workers != 1 {
+	few, many := open(t, g, mapped).Answer().Workers, open(t, g, opt).Answer().Workers
+	if opt.Workers = 1; few >= many || open(t, g, opt).Answer().Workers != 1 {
 		t.Errorf("%d workers where the topology is mapped, %d where it is on disk", few, many)
 	}
 	opt.Workers = 0
 	shared := open(t, place(t, g, opt, 1), opt)
-	n := shared.Options().Workers
+	n := shared.Answer().Workers
 	expect.That(t, n == many, "%d workers of a placed source, %d of another", n, many)
 	expect.That(t, len(digests(t, shared.Range(background, 0, 0, 3))) == 3 && shared.Stats().TopologyOnDisk != nil,
 		"a placed source reads nothing from disk")
@@ -89,7 +90,7 @@ func TestWorkersThatNobodyAskedForFitTheRoom(t *testing.T) {
 		few.Workers = cores
 		loader.GroupRoom(t, 1<<40)
 		all := open(t, g, opt)
-		want, most := digests(t, all.Range(background, 1, 2, 4)), all.Options().Workers
+		want, most := digests(t, all.Range(background, 1, 2, 4)), all.Answer().Workers
 		lo, hi := planned(t, g, few).Expected.Total(), planned(t, g, opt).Expected.Total()
 		counts := map[int]int{}
 		for i := range 8 {
@@ -102,7 +103,7 @@ func TestWorkersThatNobodyAskedForFitTheRoom(t *testing.T) {
 			plan := planned(t, g, opt)
 			l, err := loader.New(g, opt)
 			expect.Ensure(t, err == nil, "%s: %v", of, err)
-			n := l.Options().Workers
+			n := l.Answer().Workers
 			counts[n]++
 			expect.Same(t, digests(t, l.Range(background, 1, 2, 4)), want, of)
 			if n < cores || n > most || i == 0 && n != cores || i == 1 && n != most || plan.Workers != n ||
@@ -129,21 +130,21 @@ func TestWorkersThatNobodyAskedForGoBeforeBatchesAhead(t *testing.T) {
 	most := open(t, g, opt)
 	opt.MaxMemory = most.Estimate().Bound.Total() - 1
 	l := open(t, g, opt)
-	if o := l.Options(); o.Workers != most.Options().Workers-1 || o.Tuning.Prefetch != most.Options().Tuning.Prefetch {
-		t.Errorf("%d workers, %d batches ahead", o.Workers, o.Tuning.Prefetch)
+	if o := l.Answer(); o.Workers != most.Answer().Workers-1 || o.Prefetch != most.Answer().Prefetch {
+		t.Errorf("%d workers, %d batches ahead", o.Workers, o.Prefetch)
 	}
 	p := place(t, g, opt, 2)
 	a, b := open(t, p, opt), open(t, p, opt)
-	expect.That(t, a.Options().Workers < l.Options().Workers && b.Options().Workers == a.Options().Workers,
-		"%d and %d workers of two loaders that share the memory", a.Options().Workers, b.Options().Workers)
+	expect.That(t, a.Answer().Workers < l.Answer().Workers && b.Answer().Workers == a.Answer().Workers,
+		"%d and %d workers of two loaders that share the memory", a.Answer().Workers, b.Answer().Workers)
 	opt.MaxMemory = 0
 	loader.GroupRoom(t, planned(t, g, opt).Expected.Total()*3/2)
-	n := open(t, g, opt).Options().Workers
-	expect.That(t, n == most.Options().Workers, "%d workers in a control group", n)
+	n := open(t, g, opt).Answer().Workers
+	expect.That(t, n == most.Answer().Workers, "%d workers in a control group", n)
 	p = place(t, g, opt, 2)
 	a, b = open(t, p, opt), open(t, p, opt)
-	if n := a.Options().Workers; n >= most.Options().Workers || b.Options().Workers != n {
-		t.Errorf("%d and %d workers of two loaders that share a control group", n, b.Options().Workers)
+	if n := a.Answer().Workers; n >= most.Answer().Workers || b.Answer().Workers != n {
+		t.Errorf("%d and %d workers of two loaders that share a control group", n, b.Answer().Workers)
 	}
 }
 
@@ -230,7 +231,7 @@ func TestAnOutlookSaysWhatATopologyOnDiskCosts(t *testing.T) {
 	opt := pagedOptions
 	for _, columns := range [][]string{{}, {"feature"}} {
 		opt.Columns.Nodes, opt.Disk.CacheBytes = columns, 40_000
-		o, err := loader.LookOut(background, g, opt)
+		o, err := outlook.Look(background, g, opt)
 		expect.OK(t, err)
 		l := open(t, g, opt)
 		before := l.Stats().TopologyOnDisk.Wanted
@@ -246,7 +247,7 @@ func TestAnOutlookSaysWhatATopologyOnDiskCosts(t *testing.T) {
 			t.Errorf("columns %v: %+v", columns, o)
 		}
 		opt.Disk.CacheBytes = 1 << 30
-		o, err = loader.LookOut(background, g, opt)
+		o, err = outlook.Look(background, g, opt)
 		if len(columns) == 0 && !errors.Is(err, loader.ErrOptions) ||
 			len(columns) > 0 && (err != nil || o.Topology != nil) {
 			t.Errorf("columns %v, with room for all: %+v, %v", columns, o, err)
@@ -262,7 +263,7 @@ func TestAutoLeavesATopologyOnDiskThatIsLargerThanMemory(t *testing.T) {
 	for available, want := range map[int64]loader.Residence{1 << 30: loader.Mapped, 300_000: loader.Disk} {
 		loader.AvailableMemory(t, available)
 		l := open(t, g, opt)
-		if got := l.Options().Residence; got != want || (l.Stats().TopologyOnDisk != nil) != (want == loader.Disk) {
+		if got := l.Answer().Residence; got != want || (l.Stats().TopologyOnDisk != nil) != (want == loader.Disk) {
 			t.Errorf("%d bytes available: %v, %+v", available, got, l.Stats().TopologyOnDisk)
 		}
 	}

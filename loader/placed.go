@@ -8,10 +8,9 @@ import (
 	"sync"
 
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/loader/internal/oncuda"
+	"github.com/khop-gnn/khop/loader/internal/placed"
 	"github.com/khop-gnn/khop/loader/internal/plan"
-	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/loader/layout"
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
@@ -22,10 +21,9 @@ import (
 //
 // MaxMemory and DeviceMemory hold for the placed source and all its loaders together.
 type Placed struct {
-	src   Source
-	opt   Options
-	plan  *plan.Plan // of the loaders that it was made for
-	fleet *fleet     // whose members read each other's caches; nil: nobody else reads its own
+	src     Source
+	settled        // for the loaders that it was made for
+	fleet   *fleet // whose members read each other's caches; nil: nobody else reads its own
 
 	mu    sync.Mutex
 	users int // who placed it, and each loader
@@ -51,11 +49,11 @@ func Place(ctx context.Context, src Source, opt Options, loaders int) (*Placed, 
 }
 
 func newPlaced(ctx context.Context, src Source, opt Options, loaders int, shareLater bool) (*Placed, error) {
-	p := &Placed{src: src, opt: opt, users: 1}
-	var err error
-	if p.plan, err = settle(src, &p.opt, loaders); err != nil {
+	s, err := settle(src, opt, loaders)
+	if err != nil {
 		return nil, err
 	}
+	p := &Placed{src: src, settled: s, users: 1}
 	if d, ok := p.plan.On.(*oncuda.Processor); ok {
 		d.ShareLater = shareLater
 	}
@@ -66,25 +64,8 @@ func newPlaced(ctx context.Context, src Source, opt Options, loaders int, shareL
 	return p, nil
 }
 
-// groupRoom returns what the control group leaves to loaders, 0 where none limits memory, and lowers MaxMemory to it.
-func groupRoom(opt *Options) (int64, error) {
-	m := plan.ProbeMachine()
-	_, room, ok := m.GroupRoom()
-	switch {
-	case !ok:
-		return 0, nil
-	case room <= 0:
-		return 0, m.GroupIsFull(ErrMemory)
-	case opt.MaxMemory > room:
-		opt.log().Warn("MaxMemory is lowered to what the control group leaves", "max_memory", opt.MaxMemory,
-			"room", room)
-		opt.MaxMemory = room
-	}
-	return room, nil
-}
-
 // bring brings all arrays to where they are read.
-func (p *Placed) bring(ctx context.Context) (err error) {
+func (p *Placed) bring(ctx context.Context) error {
 	if err := p.plan.On.Fit(p.plan); err != nil {
 		return err
 	}
@@ -92,62 +73,59 @@ func (p *Placed) bring(ctx context.Context) (err error) {
 	if err := p.verify(ctx); err != nil {
 		return err
 	}
-	err = p.plan.ExplainMemory(p.plan.On.Place(ctx, p.plan))
-	if d, ok := p.plan.On.(*oncuda.Processor); ok {
-		p.opt.Device.Memory = d.Opt.Memory
-	}
-	return err
+	return p.plan.ExplainMemory(p.plan.On.Place(ctx, p.plan))
 }
 
-// planFor returns the plan of a loader that shares the placed source, and fills in its options.
-func (p *Placed) planFor(opt *Options) (*plan.Plan, error) {
-	own, workers := &p.opt, opt.Workers
-	if err := opt.EnsureDefaults().Validate(); err != nil {
-		return nil, err
+// settleFor is settle for a loader that shares the placed source.
+func (p *Placed) settleFor(opt Options) (s settled, err error) {
+	if s.asked, err = ask(opt); err != nil {
+		return s, err
 	}
-	if n, _ := ParseDevice(opt.Device.Name); n >= 0 {
-		opt.Device.Name = fmt.Sprintf("cuda:%d", n)
+	if err := p.isOn(s.asked.Device.Name); err != nil {
+		return s, err
 	}
-	if opt.Device.Name != "auto" && opt.Device.Name != own.Device.Name {
-		return nil, option.Errorf(ErrOptions, opt, "Device.Name", " is %s, but %s was placed for %s", opt.Device.Name,
-			p.plan.Name, own.Device.Name)
+	if err := s.asked.checkRequests(p.residence); err != nil {
+		return s, err
 	}
-	if workers == 0 {
-		opt.Workers = p.plan.On.DefaultWorkers()
-		if p.plan.Paged != nil {
-			opt.Workers = plan.PagedWorkers()
-		}
-	}
-	opt.Device.Name, opt.Residence, opt.Device.HotRows = own.Device.Name, own.Residence, own.Device.HotRows
-	opt.Verify, opt.Columns.Widen, opt.Tuning.Carry, opt.Tuning.HostPages = own.Verify, own.Columns.Widen,
-		own.Tuning.Carry, own.Tuning.HostPages
-	opt.Disk.CacheBytes, opt.Disk.Lookahead, opt.Disk.PackBytes = own.Disk.CacheBytes, own.Disk.Lookahead,
-		own.Disk.PackBytes
-	opt.RowsFrom = own.RowsFrom
-	opt.MaxMemory, opt.Device.Memory, opt.Device.Cache = own.MaxMemory, own.Device.Memory, own.Device.Cache
-	if err := opt.checkRequests(); err != nil {
-		return nil, err
-	}
-	r, err := newRecipeOf(p, opt)
+	r, err := bake(p, s.asked)
 	if err != nil {
-		return nil, err
+		return s, err
 	}
 	if placed := p.plan.EdgesRead; r.EdgesRead != nil && !slices.Equal(r.EdgesRead, placed) {
-		return nil, fmt.Errorf("%w: the sampler reads columns %q of the edges, but %s was placed for one that reads %q",
+		return s, fmt.Errorf("%w: the sampler reads columns %q of the edges, but %s was placed for one that reads %q",
 			ErrOptions, r.EdgesRead, p.plan.Name, placed)
 	}
 	if r.Seeds.OnRequest && !p.plan.Seeds.OnRequest && p.plan.Set.IsRemote() {
-		return nil, fmt.Errorf("%w: %s was placed for epochs, whose rows of other machines are known ahead: place "+
+		return s, fmt.Errorf("%w: %s was placed for epochs, whose rows of other machines are known ahead: place "+
 			"it for requests, too", ErrOptions, p.plan.Name)
 	}
-	of := opt.newPlan(r, p.plan.On)
-	of.Set, of.Paged, of.Room, of.AnyWorkers = p.plan.Set, p.plan.Paged, p.plan.Room, workers == 0
-	return of, nil
+	c := choice{on: p.plan.On, workers: s.asked.Workers, anyWorkers: s.asked.anyWorkers, maxMemory: p.plan.MaxMemory,
+		room: p.plan.Room}
+	if c.anyWorkers {
+		c.workers = c.on.DefaultWorkers()
+		if p.plan.Paged != nil {
+			c.workers = plan.PagedWorkers()
+		}
+	}
+	s.seeds, s.sources, s.plan = r.seeds, p.sources, s.asked.newPlan(r, c)
+	s.plan.Set, s.plan.Paged = p.plan.Set, p.plan.Paged
+	return s, nil
+}
+
+// isOn returns ErrOptions for a device by name that the source was not placed for.
+func (p *Placed) isOn(name string) error {
+	if n, _ := ParseDevice(name); n >= 0 {
+		name = fmt.Sprintf("cuda:%d", n)
+	}
+	if name != "auto" && name != p.Device() {
+		return refuse("Device.Name", " is %s, but %s was placed for %s", name, p.plan.Name, p.Device())
+	}
+	return nil
 }
 
 // join makes l one of the placed source's loaders, which finds its columns there and how much memory it may take.
 func (p *Placed) join(l *Loader) error {
-	l.columns = make([]*tiers.Column, len(l.plan.Arrays))
+	l.columns = make([]*placed.Column, len(l.plan.Arrays))
 	for i := range l.plan.Arrays {
 		a := &l.plan.Arrays[i]
 		if !a.IsColumn() {
@@ -251,7 +229,7 @@ func (p *Placed) Arrays() []tier.PlacedArray {
 func (p *Placed) BatchArrays() []layout.Array { return p.plan.Arrays }
 
 // Device returns where loaders of the placed source make batches: "cpu", "cuda:0" and so on.
-func (p *Placed) Device() string { return p.opt.Device.Name }
+func (p *Placed) Device() string { return p.plan.On.String() }
 
 // Ledger returns the ledger that counts the memory of the placed source and of all its loaders, and keeps their limits.
 // Code that takes memory for the loaders counts it there too, and states it in Options.Hooks.PerSlot.

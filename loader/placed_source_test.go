@@ -85,14 +85,13 @@ func TestLoadersTakeOverWhatWasPlaced(t *testing.T) {
 	asked := loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, BatchSize: 5,
 		Tuning: loader.TuningOptions{Prefetch: 3, Carry: loader.CarryMeasured}, Workers: 3,
 		Residence: loader.Resident, Verify: true, Disk: loader.DiskOptions{CacheBytes: 1, Lookahead: 2, PackBytes: 3},
-		MaxMemory: 4, Device: loader.DeviceOptions{Memory: 5, Cache: 6, HotRows: loader.RankNone}, Seed: 5,
+		MaxMemory: 4, Device: loader.DeviceOptions{Name: "cpu", Memory: 5, Cache: 6, HotRows: loader.RankNone}, Seed: 5,
 		Instance: 2}
-	want := own
-	want.Sampler, want.BatchSize, want.Tuning.Prefetch, want.Workers = asked.Sampler, 5, 3, 3
-	want.Seed, want.Instance = 5, 2
-	got := open(t, p, asked).Options()
-	want.Seeds, want.WorldSize, want.Tuning.SlotTimeout = got.Seeds, 1, got.Tuning.SlotTimeout
-	expect.That(t, reflect.DeepEqual(want, got), "%+v, want %+v", got, want)
+	l := open(t, p, asked)
+	expect.That(t, reflect.DeepEqual(l.Options(), *asked.EnsureDefaults()), "the options became %+v", l.Options())
+	want := loader.Answer{Sampler: asked.Sampler, Seeds: loader.Split("train"), BatchSize: 5, Workers: 3, Prefetch: 3,
+		Residence: loader.Mapped, CacheBytes: 5000, MaxMemory: 1 << 40, Device: "cpu"}
+	expect.That(t, reflect.DeepEqual(l.Answer(), want), "%+v, want %+v", l.Answer(), want)
 	for says, change := range map[string]func(o *loader.Options){
 		"BatchSize is -1: must be 1 to 1073741824":       func(o *loader.Options) { o.BatchSize = -1 },
 		"Device.Name is cuda:0, but /data/told.khop was": func(o *loader.Options) { o.Device.Name = "cuda" },

@@ -8,10 +8,10 @@ import (
 	"sync"
 
 	"github.com/khop-gnn/khop/internal/sat"
+	"github.com/khop-gnn/khop/loader/internal/disk"
 	"github.com/khop-gnn/khop/loader/internal/plan"
 	"github.com/khop-gnn/khop/loader/internal/presamplers"
 	"github.com/khop-gnn/khop/loader/internal/slots"
-	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -150,13 +150,13 @@ func (l *Loader) openAhead() (err error) {
 	if p.Set.Disk == nil || p.Set.Disk.Files == nil {
 		return nil
 	}
-	opt := tiers.AheadOptions{Tier: p.Set.Disk, Loader: p.Recipe, Ledger: l.ledger, Columns: l.columns,
-		Part: tiers.Part{Batches: p.Batches, Rank: uint64(l.opt.Rank),
-			World: uint64(l.opt.WorldSize), Rounds: p.OfRank}}
+	opt := disk.AheadOptions{Tier: p.Set.Disk, Loader: p.Recipe, Ledger: l.ledger, Columns: l.columns,
+		Part: disk.Part{Batches: p.Batches, Rank: uint64(l.asked.Rank),
+			World: uint64(l.asked.WorldSize), Rounds: p.OfRank}}
 	for i := range p.Arrays {
 		opt.Most = append(opt.Most, p.Arrays[i].Most)
 	}
-	for range tiers.Presamplers(p.Workers) {
+	for range disk.Presamplers(p.Workers) {
 		s, err := presamplers.New(p.Kit, l.ledger)
 		if err != nil {
 			for _, s := range opt.Presamplers {
@@ -166,6 +166,6 @@ func (l *Loader) openAhead() (err error) {
 		}
 		opt.Presamplers = append(opt.Presamplers, s)
 	}
-	l.ahead, err = tiers.NewAhead(opt)
+	l.ahead, err = disk.NewAhead(opt)
 	return err
 }

@@ -37,7 +37,7 @@ func TestPreparedBlocksComeWithTheBatch(t *testing.T) {
 			expect.Ensure(t, err == nil, "%s: %v", what, err)
 			bare = append(bare, blocksOf(b))
 		}
-		opt.Columns.Prepare = sparse.Transpose | sparse.GCNNorm
+		opt.Columns.Prepare = loader.Transpose | loader.GCNNorm
 		p := open(t, g, opt)
 		expect.That(t, p.CheckState(l.State(0, 0)) != nil, "%s: the states are equal", what)
 		checkMost(t, what, p)
@@ -50,7 +50,7 @@ func TestPreparedBlocksComeWithTheBatch(t *testing.T) {
 				checkPrepared(t, what, p, b, layer)
 			}
 		}
-		opt.Columns.Prepare |= sparse.Loops
+		opt.Columns.Prepare |= loader.Loops
 		loops := open(t, g, opt)
 		checkMost(t, what, loops)
 		checkLoops(t, what, loops)
@@ -62,7 +62,7 @@ func TestPreparedBlocksComeWithTheBatch(t *testing.T) {
 		t.Errorf("an unknown preparation: %v", err)
 	}
 	_, err := loader.New(graphs.Typed(t, 9, 9), loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}},
-		Columns: loader.ColumnOptions{Prepare: sparse.Loops}, Seeds: loader.AllNodes(),
+		Columns: loader.ColumnOptions{Prepare: loader.Loops}, Seeds: loader.AllNodes(),
 		Device: loader.DeviceOptions{Name: "cpu"}})
 	expect.Says(t, err, loader.ErrOptions, "nodes of one type", "loops from users to items")
 }

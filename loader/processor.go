@@ -3,16 +3,55 @@ package loader
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 
 	"github.com/khop-gnn/khop/device"
-	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/loader/internal/oncpu"
 	"github.com/khop-gnn/khop/loader/internal/oncuda"
 	"github.com/khop-gnn/khop/loader/internal/plan"
 	"github.com/khop-gnn/khop/sampling"
 )
+
+// choice is where batches are made, by how many workers, and in how much memory.
+type choice struct {
+	on         plan.Processor
+	workers    int
+	anyWorkers bool  // the number is the default
+	maxMemory  int64 // 0 for no limit
+	room       int64 // what the control group leaves; 0 where none limits memory
+}
+
+// choose settles on where batches are made, by Options.Device.Name. The caller closes the processor.
+func choose(a *asked) (c choice, err error) {
+	log := a.Hooks.log()
+	c = choice{workers: a.Workers, anyWorkers: a.anyWorkers}
+	if c.maxMemory, c.room, err = groupRoom(a.MaxMemory, log); err != nil {
+		return c, err
+	}
+	if c.on, err = openProcessor(a, log); err == nil && c.anyWorkers {
+		c.workers = c.on.DefaultWorkers()
+	}
+	return c, err
+}
+
+// groupRoom returns the most memory for loaders, which is not above what the control group leaves, and how much that
+// is; 0 where none limits memory.
+func groupRoom(most int64, log *slog.Logger) (int64, int64, error) {
+	m := plan.ProbeMachine()
+	_, room, ok := m.GroupRoom()
+	switch {
+	case !ok:
+		return most, 0, nil
+	case room <= 0:
+		return most, 0, m.GroupIsFull(ErrMemory)
+	case most > room:
+		log.Warn("MaxMemory is lowered to what the control group leaves", "max_memory", most, "room", room)
+		most = room
+	}
+	return most, room, nil
+}
 
 // ChooseDevice returns where a loader with these options makes batches, as a name for Options.Device.Name, and why.
 // "auto" becomes the first device that can make them, else the CPU; any other name stays as it is, even if there is no
@@ -21,7 +60,7 @@ func ChooseDevice(opt Options) (name, why string) {
 	if name = opt.EnsureDefaults().Device.Name; name != "auto" {
 		return name, "it was asked for"
 	}
-	on, why := autoProcessor(&opt)
+	on, why := autoProcessor(&asked{Options: opt})
 	name = on.String()
 	if err := on.Close(); err != nil {
 		return "cpu", fmt.Sprintf("%s cannot be used: %v", name, err)
@@ -29,12 +68,12 @@ func ChooseDevice(opt Options) (name, why string) {
 	return name, why
 }
 
-// chooseProcessor settles on where batches are made, by Options.Device.Name.
-func chooseProcessor(opt *Options) (plan.Processor, error) {
-	name := opt.Device.Name
+// openProcessor opens what makes the batches.
+func openProcessor(a *asked, log *slog.Logger) (plan.Processor, error) {
+	name := a.Device.Name
 	if name == "auto" {
-		on, why := autoProcessor(opt)
-		opt.log().Info("device chosen", "device", on.String(), "why", why)
+		on, why := autoProcessor(a)
+		log.Info("device chosen", "device", on.String(), "why", why)
 		return on, nil
 	}
 	ordinal, err := ParseDevice(name)
@@ -42,9 +81,9 @@ func chooseProcessor(opt *Options) (plan.Processor, error) {
 	case err != nil:
 		return nil, err
 	case ordinal < 0:
-		return onTheCPU(opt), nil
+		return onTheCPU(a.Residence), nil
 	}
-	if err := refusedByDevice(opt); err != nil {
+	if err := refusedByDevice(a.Sampler, a.Columns.Prepare); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w; take \"cpu\"", ErrDevice, name, err)
 	}
 	if ordinal >= device.Count() {
@@ -54,22 +93,22 @@ func chooseProcessor(opt *Options) (plan.Processor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrDevice, name, err)
 	}
-	return onADevice(d, opt), nil
+	return onADevice(d, a), nil
 }
 
 // autoProcessor returns the first device that can make the batches, else the CPU, and says why.
-func autoProcessor(opt *Options) (on plan.Processor, why string) {
-	if err := refusedByDevice(opt); err != nil {
-		return onTheCPU(opt), strings.TrimPrefix(err.Error(), sampling.ErrOptions.Error()+": ")
+func autoProcessor(a *asked) (on plan.Processor, why string) {
+	if err := refusedByDevice(a.Sampler, a.Columns.Prepare); err != nil {
+		return onTheCPU(a.Residence), strings.TrimPrefix(err.Error(), sampling.ErrOptions.Error()+": ")
 	}
 	if device.Count() == 0 {
-		return onTheCPU(opt), "no CUDA device: " + device.Reason()
+		return onTheCPU(a.Residence), "no CUDA device: " + device.Reason()
 	}
 	d, err := device.Open(0)
 	if err != nil {
-		return onTheCPU(opt), fmt.Sprintf("cuda:0 cannot be used: %v", err)
+		return onTheCPU(a.Residence), fmt.Sprintf("cuda:0 cannot be used: %v", err)
 	}
-	return onADevice(d, opt), "the first CUDA device"
+	return onADevice(d, a), "the first CUDA device"
 }
 
 // ParseDevice returns the number of the CUDA device that an Options.Device.Name names, or -1 for "cpu" and "auto";
@@ -86,7 +125,7 @@ func ParseDevice(name string) (ordinal int, err error) {
 			return int(n), nil
 		}
 	}
-	return -1, option.Errorf(ErrOptions, Options{}, "Device.Name", " %q: must be auto, cpu, cuda or cuda:N", name)
+	return -1, refuse("Device.Name", " %q: must be auto, cpu, cuda or cuda:N", name)
 }
 
 func noDevice(name string) error {
@@ -96,20 +135,19 @@ func noDevice(name string) error {
 	return fmt.Errorf("%w: %s: no CUDA device: %s; take \"cpu\" or \"auto\"", ErrDevice, name, device.Reason())
 }
 
-// refusedByDevice says what of the options devices cannot do; nil for nothing.
-func refusedByDevice(opt *Options) error {
-	_, ok := opt.Sampler.(sampling.DeviceSampler)
-	if !ok && opt.Columns.Prepare != 0 {
+// refusedByDevice says what devices cannot do; nil for nothing.
+func refusedByDevice(sampler sampling.Sampler, what Preparation) error {
+	if what != 0 {
 		return errors.New("a device prepares no blocks (Prepare)")
 	}
-	return oncuda.Refuses(opt.Sampler)
+	return oncuda.Refuses(sampler)
 }
 
 // hostWork says what the host does of batches that a device makes; nothing on the CPU.
 func (l *Loader) hostWork() (work []string) {
-	o, p := &l.opt, l.plan
-	ranks := o.Device.HotRows == RankPresample || o.Device.HotRows == RankUses
-	if o.Device.Name == "cpu" {
+	placed, p := l.placed.asked, l.plan
+	hot, carry := placed.Device.HotRows, placed.Tuning.Carry
+	if p.On.String() == "cpu" {
 		return nil
 	}
 	add := func(does bool, what string) {
@@ -119,20 +157,20 @@ func (l *Loader) hostWork() (work []string) {
 	}
 	add(p.Paged != nil, "samples, since the topology stays on disk")
 	add(p.Seeds.ByEdge != nil, "looks up seeds that are edges")
-	add(ranks, "samples batches to rank rows for the device")
+	add(hot == RankPresample || hot == RankUses, "samples batches to rank rows for the device")
 	add(p.Set.Disk != nil && !p.Set.IsRemote(), "reads rows from disk")
 	add(p.Set.IsRemote(), "reads rows from elsewhere")
-	add(o.Tuning.Carry != CarryKernels, "brings rows: carry "+o.Tuning.Carry.String())
+	add(carry != CarryKernels, "brings rows: carry "+carry.String())
 	return work
 }
 
-// onADevice returns the CUDA device of these options.
-func onADevice(d *device.Device, o *Options) plan.Processor {
-	opt := oncuda.Options{Memory: o.Device.Memory, Cache: o.Device.Cache, Resident: o.Residence == Resident,
-		Ranking: o.ranking(), MeasurePages: o.Tuning.HostPages == PagesMeasured,
-		CarryCopies: o.Tuning.Carry == CarryCopies, CarryMeasured: o.Tuning.Carry == CarryMeasured,
-		MaxBlocks: o.Tuning.DeviceBlocks}
-	switch o.Tuning.HotShare {
+// onADevice returns a CUDA device with these options.
+func onADevice(d *device.Device, a *asked) plan.Processor {
+	opt := oncuda.Options{Memory: a.Device.Memory, Cache: a.Device.Cache, Resident: a.Residence == Resident,
+		Ranking: a.Device.HotRows.scores(), MeasurePages: a.Tuning.HostPages == PagesMeasured,
+		CarryCopies: a.Tuning.Carry == CarryCopies, CarryMeasured: a.Tuning.Carry == CarryMeasured,
+		MaxBlocks: a.Tuning.DeviceBlocks}
+	switch a.Tuning.HotShare {
 	case ShareNone:
 		opt.Share = oncuda.ShareNone
 	case ShareAll:
@@ -141,21 +179,19 @@ func onADevice(d *device.Device, o *Options) plan.Processor {
 	return oncuda.New(d, opt)
 }
 
-// ranking is how rows are ranked that a device keeps; nil for none.
-func (o *Options) ranking() *oncuda.Ranking {
-	r := &oncuda.Ranking{Name: o.Device.HotRows.String(), Scores: oncuda.ByInDegree}
-	switch o.Device.HotRows {
+// scores is how rows are ranked that a device keeps; nil for none.
+func (r Ranking) scores() *oncuda.Ranking {
+	of := &oncuda.Ranking{Name: r.String(), Scores: oncuda.ByInDegree}
+	switch r {
 	case RankNone:
 		return nil
 	case RankPageRank:
-		r.Scores = oncuda.ByPageRank
+		of.Scores = oncuda.ByPageRank
 	case RankPresample, RankUses:
-		r.Scores, r.Again = oncuda.ByPresampling, o.Device.HotRows == RankUses
+		of.Scores, of.Again = oncuda.ByPresampling, r == RankUses
 	}
-	return r
+	return of
 }
 
-// onTheCPU returns the CPU of these options.
-func onTheCPU(opt *Options) plan.Processor {
-	return &oncpu.Processor{Resident: opt.Residence == Resident}
-}
+// onTheCPU returns the CPU.
+func onTheCPU(r Residence) plan.Processor { return &oncpu.Processor{Resident: r == Resident} }

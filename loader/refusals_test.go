@@ -13,6 +13,7 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/outlook"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
@@ -43,7 +44,7 @@ func refusing(t *testing.T, what string, src loader.Source, opt loader.Options, 
 	l, err1 := loader.New(src, opt)
 	p, err2 := loader.Place(background, src, opt, 1)
 	_, err3 := loader.Plan(background, src, opt)
-	o, err4 := loader.LookOut(background, src, opt)
+	o, err4 := outlook.Look(background, src, opt)
 	expect.That(t, l == nil && p == nil && o == nil, "%s: a result and an error", what)
 	for i, err := range []error{err1, err2, err3, err4} {
 		expect.Says(t, err, is, says, "%s, %d", what, i)
@@ -134,7 +135,7 @@ func TestAnOutlookSaysWhichBatchFailed(t *testing.T) {
 			v[0] = 1 << 30
 		}
 	}}
-	o, err := loader.LookOut(background, g, opt)
+	o, err := outlook.Look(background, g, opt)
 	expect.That(t, o == nil && errors.Is(err, gather.ErrRange) && strings.Contains(err.Error(), "epoch 0, batch 3: "),
 		"%v", err)
 }
@@ -163,7 +164,7 @@ func TestWorkersAreFittedOnlyWhereTheyMayBeFewer(t *testing.T) {
 		f := &faults{point: "open"}
 		opt.Sampler = faulty{neighbor, f}
 		l := open(t, g, opt)
-		n := l.Options().Workers
+		n := l.Answer().Workers
 		expect.That(t, -f.left == n+c.tried, "%s: %d samplers of %d workers", name, -f.left, n)
 	}
 }

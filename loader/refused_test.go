@@ -9,7 +9,6 @@ import (
 	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
-	"github.com/khop-gnn/khop/sparse"
 )
 
 // However much memory a placed source lets its loaders take, a loader says that it is too little, when it is opened or
@@ -27,7 +26,7 @@ func TestALoaderThatIsRefusedMemorySaysSoAndLeavesNothing(t *testing.T) {
 		"trees": {typed, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{3, 2}, Disjoint: true},
 			Seeds: loader.AllNodes()}},
 		"prepared": {plain, loader.Options{Sampler: neighbor,
-			Columns: loader.ColumnOptions{Prepare: sparse.Transpose | sparse.GCNNorm | sparse.Loops}}},
+			Columns: loader.ColumnOptions{Prepare: loader.Transpose | loader.GCNNorm | loader.Loops}}},
 		"links": {typed, loader.Options{Sampler: neighbor, Seeds: loader.AllEdges(),
 			Links: loader.LinkOptions{Negatives: sampling.Negatives{Ratio: 2, Law: sampling.ByDegree},
 				ExcludeSeeds: loader.ExcludeReverse}}},

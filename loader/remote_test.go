@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -14,7 +12,6 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/expect/graphs"
-	"github.com/khop-gnn/khop/internal/rowpipe"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/unified"
@@ -136,66 +133,4 @@ func TestRequestsHaveRowsOfAnotherMachine(t *testing.T) {
 	expect.That(t, digestOf(want) == digestOf(got), "other rows")
 	want.Release()
 	got.Release()
-}
-
-func TestAProgramBringsRows(t *testing.T) {
-	if file := os.Getenv("ROWS_OF_TEST"); file != "" {
-		serveRows(t, file)
-		return
-	}
-	whole, here, rows := withoutFeatures(t)
-	folder := t.TempDir()
-	expect.OK(t, os.WriteFile(filepath.Join(folder, "rows"), rows, 0o600))
-	script := "#!/bin/sh\nROWS_OF_TEST='" + folder + "/rows' ROWS_AT=\"$2\" exec '" + expect.Must(os.Executable())(t) +
-		"' -test.run '^TestAProgramBringsRows$'\n"
-	expect.OK(t, os.WriteFile(filepath.Join(folder, "program"), []byte(script), 0o700))
-	t.Setenv("KHOP_ROWS", filepath.Join(folder, "program"))
-	base := open(t, whole, remoteOptions(nil, 0))
-	opt := remoteOptions(nil, 8000)
-	opt.RowsFrom = "grpc://good:1"
-	l := open(t, here, opt)
-	got := digests(t, l.Epoch(background, 0))
-	expect.That(t, slices.Equal(got, digests(t, base.Epoch(background, 0))), "other batches")
-	for at, want := range map[string]string{"grpc://bad:1": "no such server", "grpc://dies:1": "has ended",
-		"http://good:1": "must be such as grpc://HOST:PORT", "grpc://late:1": "row lost"} {
-		opt.RowsFrom = at
-		l, err := loader.New(here, opt)
-		if err == nil {
-			for _, e := range l.Epoch(background, 0) {
-				err = errors.Join(err, e)
-			}
-			err = errors.Join(err, l.Close())
-		}
-		expect.That(t, err != nil && strings.Contains(err.Error(), want), "%s: %v", at, err)
-	}
-	t.Setenv("KHOP_ROWS", "no-such-program")
-	opt.RowsFrom = "grpc://good:1"
-	_, err := loader.New(here, opt)
-	expect.That(t, errors.Is(err, loader.ErrOptions) && strings.Contains(err.Error(), "go build ./khop-rows"), "%v",
-		err)
-}
-
-// serveRows is the program.
-func serveRows(t *testing.T, file string) {
-	rows := expect.Must(os.ReadFile(file))(t)
-	at := os.Getenv("ROWS_AT")
-	if at == "grpc://dies:1" {
-		os.Exit(3)
-	}
-	var calls atomic.Int64
-	_ = rowpipe.Serve(background, os.Stdin, os.Stdout, func(_ string, c []rowpipe.Column) (rowpipe.Fetch, error) {
-		if at == "grpc://bad:1" {
-			return nil, errors.New("no such server")
-		}
-		return func(_ context.Context, i int, ids []int64, to []byte) error {
-			if at == "grpc://late:1" && calls.Add(1) > 9 {
-				return errors.New("row lost")
-			}
-			for k, id := range ids {
-				copy(to[int64(k)*c[i].RowBytes:int64(k+1)*c[i].RowBytes], rows[id*c[i].RowBytes:])
-			}
-			return nil
-		}, nil
-	})
-	os.Exit(0)
 }

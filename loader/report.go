@@ -72,19 +72,19 @@ func (r *run) report() Report {
 	l, is, was := r.l, r.l.sums(), &r.before
 	f := verdict.Facts{Seconds: is.At.Sub(r.began).Seconds(), Batches: is.batches - was.batches,
 		Wait: is.wait - was.wait, First: time.Duration(r.start.Load()), Body: is.body - was.body,
-		Workers: int(min(uint64(len(l.workers)), r.rounds)), Prefetch: l.opt.Tuning.Prefetch,
+		Workers: int(min(uint64(len(l.workers)), r.rounds)), Prefetch: l.plan.Prefetch,
 		Sample: is.sample - was.sample, Gather: is.gather - was.gather, Disk: is.disk - was.disk,
 		Idle: is.idle - was.idle, Edges: is.edges - was.edges, Rows: is.rows - was.rows, Bytes: is.bytes - was.bytes,
-		Mapped: l.opt.Residence == Mapped, Remote: l.plan.Set.HasGiven(), Asked: is.asked - was.asked,
-		Missed: is.missed - was.missed, Topology: l.plan.Paged != nil, CacheBytes: l.opt.Disk.CacheBytes,
-		Device: l.opt.Device.Name != "cpu", Cores: is.Processors, Faults: is.Faults - was.Faults}
+		Mapped: l.residence == Mapped, Remote: l.plan.Set.HasGiven(), Asked: is.asked - was.asked,
+		Missed: is.missed - was.missed, Topology: l.plan.Paged != nil, CacheBytes: l.cache,
+		Device: l.plan.On.String() != "cpu", Cores: is.Processors, Faults: is.Faults - was.Faults}
 	f.Own, f.Others = is.Since(was.Activity)
 	if t := l.stats.tiers.Load(); t != nil {
 		f.Hits = float64(t.Hits) / float64(max(t.Rows, 1))
 	}
 	v := verdict.Of(&f)
 	if v.Option != "" {
-		v.Option = option.NameOf(l.opt, v.Option).Option
+		v.Option = called(v.Option).Option
 	}
 	return Report(v)
 }
@@ -92,7 +92,7 @@ func (r *run) report() Report {
 // warnOfTimes says that times have kept all seeds of some batches from all edges: they may have another unit.
 func (r *run) warnOfTimes() {
 	l := r.l
-	n, _ := unwrapped(l.opt.Sampler).(sampling.Neighbor)
+	n, _ := unwrapped(l.plan.Sampler).(sampling.Neighbor)
 	batches := l.stats.batches.Load() - r.before.batches
 	if n.Time.Edge == "" && n.Time.Node == "" || batches == 0 || l.stats.edges.Load() > r.before.edges {
 		return

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/loader/internal/makers"
 	"github.com/khop-gnn/khop/loader/internal/seedlist"
 	"github.com/khop-gnn/khop/loader/internal/slots"
@@ -68,13 +67,13 @@ func (l *Loader) Sample(ctx context.Context, r Request) (*Batch, error) {
 func (l *Loader) listRequest(r *Request) (*seedlist.List, error) {
 	switch n := r.Seeds.Len(); {
 	case !l.plan.Seeds.OnRequest:
-		return nil, option.Errorf(ErrOptions, &l.opt, "Seeds", " are %v: only a loader of OnRequest answers requests",
-			l.opt.Seeds)
+		return nil, refuse("Seeds", " are %v: only a loader of OnRequest answers requests",
+			l.seeds)
 	case len(r.Seeds.Edges) > 0:
 		return nil, fmt.Errorf("%w: a request of %d edges: must be of nodes, such as their ends", ErrOptions, n)
-	case n > int64(l.opt.BatchSize):
-		return nil, option.Errorf(ErrOptions, &l.opt, "BatchSize", " is %d, and a request has %d seeds",
-			l.opt.BatchSize, n)
+	case n > int64(l.plan.BatchSize):
+		return nil, refuse("BatchSize", " is %d, and a request has %d seeds",
+			l.plan.BatchSize, n)
 	case r.Epoch > math.MaxUint32:
 		return nil, fmt.Errorf("%w: a request of epoch %d: must be below 2^32", ErrOptions, r.Epoch)
 	}
@@ -83,8 +82,8 @@ func (l *Loader) listRequest(r *Request) (*seedlist.List, error) {
 		return nil, err
 	}
 	list, err := seedlist.New(r.Seeds, g, "", "")
-	if err == nil && list.Timed && !l.plan.ReadsTimes && l.opt.Times == ReadTimes {
-		err = l.opt.errUnread()
+	if err == nil && list.Timed && !l.plan.ReadsTimes && l.asked.Times == ReadTimes {
+		err = errUnread(l.plan.Sampler)
 	}
 	return &list, err
 }
@@ -99,7 +98,7 @@ func (l *Loader) takeSlot(ctx context.Context) (*ownedSlot, error) {
 		return l.free.take(), nil
 	default:
 	}
-	t := time.NewTicker(l.opt.Tuning.SlotTimeout)
+	t := time.NewTicker(l.asked.Tuning.SlotTimeout)
 	defer t.Stop()
 	for {
 		select {
@@ -172,25 +171,4 @@ func (a *answering) close() {
 		close(a.ending)
 	}
 	a.calls.Wait()
-}
-
-// checkRequests refuses options with which no request can be answered.
-func (o *Options) checkRequests() error {
-	field := ""
-	switch {
-	case o.Seeds.kind != onRequest:
-	case o.Residence == Disk:
-		return option.Errorf(ErrOptions, o, "Residence", " is disk, where batches must be known ahead, and requests "+
-			"are not: take mapped or resident")
-	case o.Shuffle:
-		field = "Shuffle"
-	case o.DropLast:
-		field = "DropLast"
-	case o.WorldSize > 1:
-		field = "WorldSize"
-	}
-	if field != "" {
-		return option.Errorf(ErrOptions, o, field, " is of epochs, but seeds come with requests")
-	}
-	return nil
 }

@@ -156,7 +156,7 @@ func (s SeedSource) ofEdgeTypes(schema *graph.Schema) (seeds graph.Seeds, err er
 
 // takeEpoch takes the seeds of an epoch, where each has its own.
 func (l *Loader) takeEpoch(epoch uint32) error {
-	of := l.opt.Seeds.each
+	of := l.seeds.each
 	if of == nil {
 		return nil
 	}

@@ -114,7 +114,7 @@ func TestASeedSourceSaysWhatItTurnsOutToBe(t *testing.T) {
 		{loader.NodeIDs([]int32{4}), "1 given nodes", "1 given nodes", 1},
 	} {
 		l := open(t, g, loader.Options{Sampler: neighbor, Seeds: c.seeds, BatchSize: 1})
-		if is := l.Options().Seeds.String(); c.seeds.String() != c.says || is != c.is ||
+		if is := l.Answer().Seeds.String(); c.seeds.String() != c.says || is != c.is ||
 			l.NumSeeds() != int64(c.inBatches) || l.AllBatches() != uint64(c.inBatches) {
 			t.Errorf("%s turned out to be %s: %d", c.seeds, is, l.NumSeeds())
 		}
@@ -122,9 +122,9 @@ func TestASeedSourceSaysWhatItTurnsOutToBe(t *testing.T) {
 	saint := sampling.Saint{Kind: sampling.SaintNodes, Budget: 30}
 	items := open(t, graphs.Plain(t, 60, 4), loader.Options{Sampler: saint})
 	again := open(t, graphs.Plain(t, 60, 4), items.Options())
-	is := again.Options().Seeds.String()
+	is := again.Answer().Seeds.String()
 	expect.That(t, is == "items of the sampler" && again.NumSeeds() == items.NumSeeds(), "the seeds are %s", is)
-	is = open(t, graphs.Plain(t, 50, 4), loader.Options{Sampler: neighbor}).Options().Seeds.String()
+	is = open(t, graphs.Plain(t, 50, 4), loader.Options{Sampler: neighbor}).Answer().Seeds.String()
 	expect.That(t, is == "split train" && loader.Split("test").String() == "split test" &&
 		loader.SplitIndex("test", 2).String() == "split test 2", "the seeds are %s", is)
 }
@@ -211,7 +211,7 @@ func TestItemsOfASamplerStandInForSeeds(t *testing.T) {
 			PerBatch: c.perBatch, InOrder: c.inOrder}}, BatchSize: 77, DropLast: c.drop, Shuffle: !c.inOrder})
 		expect.That(t,
 			l.NumSeeds() == int64(c.items) && l.AllBatches() == uint64(c.batches) &&
-				l.Options().BatchSize == c.perBatch, "%+v: %d batches of %d items", c, l.AllBatches(), l.NumSeeds())
+				l.Answer().BatchSize == c.perBatch, "%+v: %d batches of %d items", c, l.AllBatches(), l.NumSeeds())
 	}
 }
 

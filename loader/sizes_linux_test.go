@@ -14,7 +14,7 @@ import (
 func TestASlotWithoutColumnsIsCountedByPages(t *testing.T) {
 	opt := Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, BatchSize: 600,
 		Columns: ColumnOptions{EdgePos: true}, Device: DeviceOptions{Name: "cpu"}}
-	r := expect.Must(newRecipeOf(ring(t, 5000), opt.EnsureDefaults()))(t)
+	r := expect.Must(bake(ring(t, 5000), expect.Must(ask(opt))(t)))(t)
 	page := func(n int64) int64 { return (n + 4095) / 4096 * 4096 }
 	// nodes, seeds as they are in the batch and as they were asked for, indptr, indices, positions
 	want := page((1800+1024)*4) + page(600*4) + page(600*8) + page(1801*4) + 2*page(1200*4)

@@ -11,7 +11,6 @@ import (
 	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
-	"github.com/khop-gnn/khop/sparse"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -22,8 +21,8 @@ func TestBlocksThatCannotBePreparedAreAnError(t *testing.T) {
 		v, _ := unified.View[int32](b.Indices)
 		v[0] = int32(b.NumSrc)
 	})
-	for _, what := range []sparse.Preparation{sparse.Transpose, sparse.GCNNorm, sparse.Loops,
-		sparse.Loops | sparse.Transpose} {
+	for _, what := range []loader.Preparation{loader.Transpose, loader.GCNNorm, loader.Loops,
+		loader.Loops | loader.Transpose} {
 		for _, fails := range []int{1, 0} {
 			opt := loader.Options{Sampler: cycle{}, BatchSize: 7, Workers: 1,
 				Device: loader.DeviceOptions{Name: "cpu"}, Columns: loader.ColumnOptions{Prepare: what}}
@@ -31,37 +30,33 @@ func TestBlocksThatCannotBePreparedAreAnError(t *testing.T) {
 				opt.Sampler = cycle{spoil: beyond}
 			}
 			err := lastError(open(t, g, opt).Epoch(background, 0))
-			if (err != nil) != (fails > 0) || err != nil && (!errors.Is(err, sparse.ErrShape) &&
-				!errors.Is(err, sparse.ErrMatrix) || !strings.HasPrefix(err.Error(), "epoch 0, batch 0: layer 0: ")) {
+			if (err != nil) != (fails > 0) || err != nil && (!errors.Is(err, loader.ErrSampler) ||
+				!strings.HasPrefix(err.Error(), "epoch 0, batch 0: layer 0: ")) {
 				t.Errorf("%v: %v", what, err)
 			}
 		}
 	}
 	f := &faults{point: "sample", left: 9}
 	l := open(t, g, loader.Options{Sampler: faulty{neighbor, f}, BatchSize: 7, Workers: 1,
-		Columns: loader.ColumnOptions{Prepare: sparse.Transpose}})
+		Columns: loader.ColumnOptions{Prepare: loader.Transpose}})
 	if err := lastError(l.Epoch(background, 0)); !errors.Is(err, errFault) || strings.Contains(err.Error(), "layer") {
 		t.Errorf("%v", err)
 	}
 	n := len(digests(t, l.Epoch(background, 0)))
 	expect.That(t, n == 8, "%d batches", n)
 	typed, s := graphs.Typed(t, 9, 9), sampling.Neighbor{Fanouts: []int{2}}
-	_, err := loader.New(typed, loader.Options{Sampler: s, Columns: loader.ColumnOptions{Prepare: sparse.Loops},
+	_, err := loader.New(typed, loader.Options{Sampler: s, Columns: loader.ColumnOptions{Prepare: loader.Loops},
 		Seeds:  loader.AllNodes(),
 		Device: loader.DeviceOptions{Name: "cpu"}})
 	want := fmt.Sprintf(": Columns.Prepare: loops are for edges between nodes of one type, and %s leads elsewhere",
 		typed.Schema().Edges[0])
 	expect.That(t, errors.Is(err, loader.ErrOptions) && strings.HasSuffix(err.Error(), want), "%v, want %s", err, want)
-	for _, what := range []sparse.Preparation{8, 255} {
+	for _, what := range []loader.Preparation{8, 255} {
 		o := loader.Options{Sampler: s, Columns: loader.ColumnOptions{Prepare: what}}
-		if o.EnsureDefaults(); o.Validate() == nil || o.Sampler.Fingerprint() != s.Fingerprint() {
-			t.Errorf("%d: %v", what, o.Sampler.Fingerprint())
-		}
+		expect.That(t, o.EnsureDefaults().Validate() != nil, "%d is taken", what)
 	}
-	o := loader.Options{Sampler: s, Columns: loader.ColumnOptions{Prepare: sparse.Transpose}}
-	o.EnsureDefaults().EnsureDefaults()
-	if want := s.Fingerprint() + " prepare=1"; o.Sampler.Fingerprint() != want {
-		t.Errorf("%s, want %s", o.Sampler.Fingerprint(), want)
-	}
-	new(loader.Options).EnsureDefaults()
+	l = open(t, g, loader.Options{Sampler: s, Columns: loader.ColumnOptions{Prepare: loader.Transpose}})
+	l = open(t, g, l.Options())
+	expect.Same(t, l.Options().Sampler.Fingerprint(), s.Fingerprint())
+	expect.Same(t, l.Answer().Sampler.Fingerprint(), s.Fingerprint()+" prepare=1")
 }

@@ -70,8 +70,6 @@ type Stats struct {
 
 	Slots     int `json:"slots"`      // in all
 	SlotsHeld int `json:"slots_held"` // by batches that were kept
-
-	Meters *Meters `json:"meters,omitempty"` // the cost of loading since Loader.Meter; nil if that was not called
 }
 
 // Stats returns what the loader has done so far. It may be called at any time, also after Close.
@@ -84,10 +82,9 @@ func (l *Loader) Stats() Stats {
 		NegativesMissed: c.links[2].Load(), Replays: c.Replays.Load(),
 		Sample: took(&c.Sample), Gather: took(&c.Gather), Disk: took(&c.Disk), Idle: took(&c.idle),
 		Deliver: took(&c.ready), Wait: took(&c.wait), Body: took(&c.body),
-		OnDisk: l.onDisk(), TopologyOnDisk: l.plan.Paged.Stats(), Device: l.opt.Device.Name,
+		OnDisk: l.onDisk(), TopologyOnDisk: l.plan.Paged.Stats(), Device: l.plan.On.String(),
 		Memory: l.memory(), MemoryPeak: l.ledger.Peak(), Slots: len(l.slots),
 		DeviceMemory: l.deviceMemory(), DeviceMemoryPeak: l.ledger.DevicePeak(),
-		Meters: l.metering.report(),
 	}
 	if t := c.tiers.Load(); t != nil {
 		s.DeviceRows, s.DeviceHits, s.DevicePeers, s.DeviceSaved = t.Rows, t.Hits, t.Peers, t.Saved

@@ -75,7 +75,7 @@ func TestTheLogSaysWhatWasDecided(t *testing.T) {
 	opt.MaxMemory = 1 << 30
 	open(t, graphs.Plain(t, 60, 4), opt)
 	opt.MaxMemory++
-	if got := open(t, graphs.Plain(t, 60, 4), opt).Options().MaxMemory; got != 1<<30 {
+	if got := open(t, graphs.Plain(t, 60, 4), opt).Answer().MaxMemory; got != 1<<30 {
 		t.Errorf("MaxMemory is %d", got)
 	}
 	if d := expect.Diff([]string{`level=WARN msg="MaxMemory is lowered to what the control group leaves" ` +

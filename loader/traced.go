@@ -18,19 +18,19 @@ type traced struct {
 }
 
 // open opens the file, where one is asked for.
-func (t *traced) open(ctx context.Context, o *Options) (err error) {
-	t.File, err = timeline.Open(ctx, o.Tuning.Trace)
+func (t *traced) open(ctx context.Context, file string) (err error) {
+	t.File, err = timeline.Open(ctx, file)
 	return err
 }
 
 // begin makes the lanes.
-func (t *traced) begin(o *Options, workers, slots int) {
+func (t *traced) begin(ranks share, workers, slots int) {
 	if t.File == nil {
 		return
 	}
 	rank := ""
-	if o.WorldSize > 1 {
-		rank = fmt.Sprintf("rank %d: ", o.Rank)
+	if ranks.world > 1 {
+		rank = fmt.Sprintf("rank %d: ", ranks.rank)
 	}
 	t.loop = t.Lane(rank + "loop")
 	for i := range workers {

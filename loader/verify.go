@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/loader/internal/placed"
 	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -39,19 +39,19 @@ func (s *bringer) absent(t unified.Tensor) bool {
 	return absent || err != nil // which Verify says
 }
 
-// verifier returns the source as one that can verify; nil where the options do not ask for it, and all of it is there.
-func (o *Options) verifier(src Source) (Verifier, error) {
+// verifier returns the source as one that can verify; nil where nobody asks for it, and all of it is there.
+func verifier(src Source, asked bool) (Verifier, error) {
 	v, ok := src.(Verifier)
-	if o.Verify && !ok {
-		return nil, option.Errorf(ErrOptions, o, "Verify", ": %s has no checksums", nameOfSource(src))
+	if asked && !ok {
+		return nil, refuse("Verify", ": %s has no checksums", nameOfSource(src))
 	}
 	from := tiers.PartialOf(src)
 	switch {
-	case from != nil && o.Verify:
+	case from != nil && asked:
 		return &bringer{src, from, v.Verify}, nil
 	case from != nil:
 		return &bringer{Source: src, from: from}, nil
-	case !o.Verify:
+	case !asked:
 		return nil, nil
 	}
 	return v, nil
@@ -60,7 +60,7 @@ func (o *Options) verifier(src Source) (Verifier, error) {
 // verify compares with their checksums the arrays that may be read anywhere at any time: the topology, and columns of
 // which copies are made. Other columns are verified as their rows are read.
 func (p *Placed) verify(ctx context.Context) error {
-	v, err := p.opt.verifier(p.src)
+	v, err := verifier(p.src, p.asked.Verify)
 	if v == nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (p *Placed) verify(ctx context.Context) error {
 		switch {
 		case c.Given, part != nil && part.verify == nil && !c.Partly:
 		case c.Tier.InPlace:
-			c.Verified = tiers.NewVerifiedRows(v, c.Store.Column())
+			c.Verified = placed.NewVerifiedRows(v, c.Store.Column())
 			list = append(list, c.Tensors()[1:]...)
 		default:
 			list = append(list, c.Tensors()...)
@@ -81,8 +81,8 @@ func (p *Placed) verify(ctx context.Context) error {
 }
 
 // verifySeeds verifies the seeds of a split, which are read whole.
-func (o *Options) verifySeeds(src Source, seeds graph.Seeds) error {
-	v, err := o.verifier(src)
+func verifySeeds(src Source, asked bool, seeds graph.Seeds) error {
+	v, err := verifier(src, asked)
 	if v == nil {
 		return err
 	}

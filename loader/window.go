@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/timeline"
 	"github.com/khop-gnn/khop/loader/internal/makers"
 	"github.com/khop-gnn/khop/loader/internal/seedlist"
@@ -85,7 +84,7 @@ func (l *Loader) begin(ctx context.Context, epoch, first, count uint64) (*run, e
 		return nil, fmt.Errorf("%w: epoch %d: must be below 2^32", ErrOptions, epoch)
 	}
 	if l.plan.Seeds.OnRequest {
-		return nil, option.Errorf(ErrOptions, &l.opt, "Seeds", " come with requests: such a loader has no epochs, and "+
+		return nil, refuse("Seeds", " come with requests: such a loader has no epochs, and "+
 			"answers Sample")
 	}
 	changed := l.placed.unchanged()
@@ -106,7 +105,7 @@ func (l *Loader) begin(ctx context.Context, epoch, first, count uint64) (*run, e
 	first = min(first, l.plan.Batches)
 	r := &run{l: l, epoch: uint32(epoch), first: first, began: time.Now(), before: l.sums()}
 	r.last = first + min(count, l.plan.Batches-first)
-	r.rounds = l.opt.rounds(r.last - first)
+	r.rounds = l.plan.OfRank(r.last - first)
 	workers := l.workers[:min(uint64(len(l.workers)), r.rounds)]
 	for _, w := range workers {
 		if err := pinned.Guard(w.Open); err != nil {
@@ -139,16 +138,16 @@ func (l *Loader) begin(ctx context.Context, epoch, first, count uint64) (*run, e
 // batchAt returns which batch is at a position. Beyond the end of the part it is one that some rank has too.
 func (r *run) batchAt(position uint64) (number uint64, padded bool) {
 	l := r.l
-	number = r.first + uint64(l.opt.Rank) + position*uint64(l.opt.WorldSize)
+	number = r.first + uint64(l.asked.Rank) + position*uint64(l.asked.WorldSize)
 	return number % l.plan.Batches, number >= r.last
 }
 
 // made returns the function to call when a batch is made; nil for nothing.
 func (l *Loader) made(b *Batch) func() error {
-	if l.opt.Hooks.Made == nil {
+	if l.asked.Hooks.Made == nil {
 		return nil
 	}
-	return func() error { return l.opt.Hooks.Made(b) }
+	return func() error { return l.asked.Hooks.Made(b) }
 }
 
 // work makes batches until there are no more, or the run ends.
@@ -166,7 +165,7 @@ func (r *run) work(w *makers.Worker, lane *timeline.Lane) {
 		j.Number = number
 		b := s.batch
 		b.Epoch, b.Number, b.Padded = uint64(r.epoch), number, padded
-		b.next = r.first + (position+1)*uint64(r.l.opt.WorldSize)
+		b.next = r.first + (position+1)*uint64(r.l.asked.WorldSize)
 		span := lane.Begin("batch", int64(number))
 		s.err = w.Make(ctx, s.Slot, j, r.l.made(b))
 		lane.Made(r.arrow + position)
@@ -239,7 +238,7 @@ func (r *run) receive(position uint64) (*ownedSlot, error) {
 	begin := time.Now()
 	var timeout <-chan time.Time
 	if r.l.allHeld() { // nothing can come before a release
-		t := time.NewTimer(r.l.opt.Tuning.SlotTimeout)
+		t := time.NewTimer(r.l.asked.Tuning.SlotTimeout)
 		defer t.Stop()
 		timeout = t.C
 	}

@@ -1,11 +1,6 @@
 package pinned
 
-import (
-	"errors"
-	"fmt"
-
-	"github.com/khop-gnn/khop/device"
-)
+import "fmt"
 
 // Buffer is a region that grows. The zero value with Options set holds no memory. A buffer has one owner at a time; it
 // is not safe for concurrent use. Growing may free its memory, so no device may still use it.
@@ -18,9 +13,6 @@ type Buffer struct {
 // Bytes returns the whole capacity. It is valid until the next call of Grow, Claim, Reserve or Close.
 func (b *Buffer) Bytes() []byte { return b.region.Bytes() }
 
-// Address is Region.Address of Bytes.
-func (b *Buffer) Address() device.Address { return b.region.Address() }
-
 // Cap returns the capacity in bytes.
 func (b *Buffer) Cap() int64 { return b.region.Len() }
 
@@ -32,7 +24,7 @@ func (b *Buffer) Grow(n, keep int64) error {
 		return nil
 	}
 	err := b.move(n+n/4, keep)
-	if errors.Is(err, ErrLimit) || errors.Is(err, device.ErrOutOfMemory) {
+	if lacksRoom(err) {
 		err = b.move(n, keep)
 	}
 	return err

@@ -3,12 +3,12 @@ package pinned
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sync"
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/internal/heap"
 )
 
@@ -21,33 +21,6 @@ var errTooLarge = errors.New("pinned: size out of range")
 // ErrPlacement is returned for an operation that the memory's placement does not allow.
 var ErrPlacement = errors.New("not possible with memory there")
 
-// Options say how Allocate and Buffer take memory. The zero value is anonymous host memory, not counted.
-type Options struct {
-	Ledger  *Ledger // counts the bytes, device memory apart from host memory; nil counts nothing
-	Purpose Purpose
-
-	// Device takes the memory for a device: device memory, or, with Place Pinned, page-locked host memory that every
-	// open device addresses too. nil is pageable host memory, and Place must then be Host. The device must stay open as
-	// long as the memory is held.
-	Device *device.Device
-	Place  Placement
-
-	// From provides the memory, on the host or on Device, which then need not be zero; nil takes it from the system or
-	// the driver. It never gives page-locked memory.
-	From Provider
-}
-
-// Placement returns where Allocate takes memory with these options.
-func (o Options) Placement() Placement {
-	switch {
-	case o.Place == Pinned:
-		return Pinned
-	case o.Device != nil:
-		return Device
-	}
-	return o.Place
-}
-
 // Region is one range of memory outside the Go heap. Its bytes may be read by any number of goroutines; those of an
 // allocation may be written by code that the owner allows. The host cannot read a region on a device. A region is valid
 // until Close, which the owner calls when no device uses it any more. A nil Region has no memory.
@@ -58,7 +31,7 @@ type Region struct {
 	opt    Options
 	size   int64 // what the Ledger counts
 
-	onDevice *device.Memory // the driver's
+	onDevice io.Closer // the driver's memory
 
 	closeOnce sync.Once
 	closeErr  error
@@ -159,9 +132,7 @@ func (r *Region) take(n, size int64) (raw, data []byte, err error) {
 	case place == Host:
 		return sysAlloc(int(size), r.opt.huge(size))
 	default:
-		if r.onDevice, err = r.opt.Device.Alloc(n); err == nil {
-			data = bytesAt(uintptr(r.onDevice.Address()), int(n))
-		}
+		data, err = r.takeOnDevice(n)
 		return nil, data, err
 	}
 	return raw, raw, err
@@ -220,15 +191,6 @@ func (r *Region) Bytes() []byte {
 	return r.data
 }
 
-// Address returns the address of the first byte for kernels; 0 without bytes, and for pageable memory, which has to be
-// attached first (Attach).
-func (r *Region) Address() device.Address {
-	if r == nil || r.opt.Placement() == Host {
-		return 0
-	}
-	return addressOf(r.data)
-}
-
 // Len returns the number of bytes.
 func (r *Region) Len() int64 { return int64(len(r.Bytes())) }
 
@@ -268,19 +230,4 @@ func (r *Region) Close() error {
 		r.raw, r.data = nil, nil
 	})
 	return r.closeErr
-}
-
-// bytesAt views memory that Go did not allocate. The detour keeps vet from taking the address for arithmetic on a Go
-// pointer.
-func bytesAt(addr uintptr, n int) []byte {
-	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&addr))), n)
-}
-
-// addressOf returns the address of the first byte as a device sees it, 0 for none. Host memory that a device addresses
-// has the same address there (unified addressing), which Attach and Allocate have the driver confirm.
-func addressOf(b []byte) device.Address {
-	if cap(b) == 0 {
-		return 0
-	}
-	return device.Address(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
 }

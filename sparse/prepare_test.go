@@ -1,7 +1,7 @@
 package sparse
 
 import (
-	"errors"
+	"math"
 	"slices"
 	"testing"
 
@@ -10,51 +10,47 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-func TestBlocksThatContradictThemselvesAreNotPrepared(t *testing.T) {
-	block := func(indptr, indices []int32) *graph.Block {
-		return &graph.Block{NumSrc: 3, NumDst: 2, Indptr: unified.FromSlice(indptr),
-			Indices: unified.FromSlice(indices)}
-	}
-	for what, c := range map[string]struct {
-		b    *graph.Block
-		n    int
-		want error
-	}{
-		"good":                 {block([]int32{0, 1, 3}, []int32{2, 0, 2}), 3, nil},
-		"an index too great":   {block([]int32{0, 1, 3}, []int32{2, 0, 3}), 3, ErrMatrix},
-		"an index below 0":     {block([]int32{0, 1, 3}, []int32{2, -1, 2}), 3, ErrMatrix},
-		"an indptr that falls": {block([]int32{0, 4, 3}, []int32{2, 0, 2}), 3, ErrMatrix},
-		"too little room":      {block([]int32{0, 1, 3}, []int32{2, 0, 2}), 2, ErrShape},
-	} {
-		indptr, indices, edges := make([]int32, 4), make([]int32, c.n), make([]int32, c.n)
-		expect.Is(t, TransposeBlock(indptr, indices, edges, c.b), c.want, what)
-		expect.Is(t, NormBlock(make([]float32, c.n), make([]int32, 3), c.b), c.want, "%s: norms", what)
-	}
-	expect.Is(t, TransposeBlock(make([]int32, 4), nil, nil, &graph.Block{NumSrc: 3, NumDst: 2}), nil,
-		"a block without arrays")
-	var p Preparation
-	err := p.UnmarshalText([]byte("transpose,gcn-norm,loops"))
-	expect.That(t, err == nil && p == Transpose|GCNNorm|Loops, "%v, %v", p, err)
-	expect.That(t, p.UnmarshalText([]byte("turn")) != nil, "an unknown name")
-}
-
-// prepareAll makes all arrays of a block, with loops or without; lists without elements are no tensor.
+// prepareAll makes all arrays of a block as a loader does, with loops or without; lists without elements are no tensor.
 func prepareAll(t *testing.T, b *graph.Block, looped bool) map[string]unified.Tensor {
 	t.Helper()
-	arrays, block := map[string]unified.Tensor{}, *b
-	if looped {
-		indptr, indices := make([]int32, b.NumDst+1), make([]int32, b.NumEdges()+b.NumDst)
-		n := expect.Must(LoopBlock(indptr, indices, b))(t)
-		block.Indptr, block.Indices = unified.FromSlice(indptr), unified.FromSlice(indices[:n])
-		arrays["loops/indptr"], arrays["loops/indices"] = block.Indptr, block.Indices
+	arrays := map[string]unified.Tensor{}
+	set := func(name string, of []int32) {
+		if len(of) > 0 {
+			arrays[name] = unified.FromSlice(of)
+		}
 	}
-	n := block.NumEdges()
-	indptr, norm, rows, edges := make([]int32, b.NumSrc+1), make([]float32, n), make([]int32, n), make([]int32, n)
-	expect.OK(t, errors.Join(TransposeBlock(indptr, rows, edges, &block),
-		NormBlock(norm, make([]int32, b.NumSrc), &block)))
-	arrays["transpose/indptr"] = unified.FromSlice(indptr)
-	if n > 0 {
-		arrays["transpose/indices"], arrays["transpose/edges"] = unified.FromSlice(rows), unified.FromSlice(edges)
+	a, err := Block(b)
+	if err == nil && looped {
+		a, err = a.WithLoops()
+		indptr := make([]int32, a.rows+1)
+		for i := range indptr {
+			indptr[i] = int32(a.start(int64(i)))
+		}
+		set("loops/indptr", indptr)
+		set("loops/indices", a.indices32)
+	}
+	expect.OK(t, err)
+	var sources, destinations, edges []int32
+	norm := make([]float32, a.edges)
+	for j := range a.cols {
+		sources = append(sources, int32(len(edges)))
+		for i := range a.rows {
+			for e := a.start(i); e < a.start(i+1); e++ {
+				if a.column(e) == j {
+					destinations, edges = append(destinations, int32(i)), append(edges, int32(e))
+				}
+			}
+		}
+		for _, e := range edges[sources[j]:] {
+			i := destinations[slices.Index(edges, e)]
+			d := float64(a.Degree(int64(i))) * float64(len(edges)-int(sources[j]))
+			norm[e] = float32(1 / math.Sqrt(d))
+		}
+	}
+	set("transpose/indptr", append(sources, int32(len(edges))))
+	set("transpose/indices", destinations)
+	set("transpose/edges", edges)
+	if len(norm) > 0 {
 		arrays["gcn_norm"] = unified.FromSlice(norm)
 	}
 	return arrays

@@ -6,6 +6,7 @@
 #
 # Environment: KHOP_TESTDATA      folder of real graphs; tests that need one skip without it
 #              KHOP_TEST_FAST=1   leaves out static analysis and the headers of CUDA 13
+#              KHOP_TEST_NIGHT=1  adds the race detector, the tests on the committed PTX, and the bundle
 #              TOTALS             file to which the numbers of tests are added
 #              RACE_LEVEL         the GOAMD64 of what is built with the race detector (default: v1)
 set -euo pipefail
@@ -81,53 +82,69 @@ module_of() { # FOLDER
     echo "$folder"
 }
 touch "$scratch/tests" "$scratch/nested-tests"
-find . -name '*_cuda_test.go' -not -path './.*' -printf '%h\n' | sort -u | while read -r folder; do
+{ # the longest first
+    echo ./loader
+    find . -name '*_cuda_test.go' -not -path './.*' -printf '%h\n' | sort -u | grep -vx ./loader
+} | while read -r folder; do
     names=$(grep -h -o '^func \(Test\|Fuzz\|Example\)[A-Za-z0-9_]*' "$folder"/*_cuda_test.go |
         sed 's/^func //; /^TestMain$/d' | paste -sd '|')
     [ "$(module_of "$folder")" = . ] && list=tests || list=nested-tests
     [ -z "$names" ] || printf '%s ^(%s)$\n' "$folder" "$names" >>"$scratch/$list"
 done
 
-# One program a package runs from the .cu files and from the PTX. With the race detector, but for modules of their own.
-# They stay in dist, so that those are not linked again of which nothing has changed.
+# One program a package, linked as what is compiled for the command: by night with the race detector, but for modules of
+# their own. They stay in dist, so that those are not linked again of which nothing has changed.
 programs=$PWD/dist/device-tests
 mkdir -p "$programs"
-cut -d ' ' -f 1 "$scratch/tests" | GOAMD64=${RACE_LEVEL:-v1} xargs go test -race -tags cuda -c -o "$programs/"
+if [ -n "${KHOP_TEST_NIGHT:-}" ]; then
+    cut -d ' ' -f 1 "$scratch/tests" | GOAMD64=${RACE_LEVEL:-v1} xargs go test -race -tags cuda -c -o "$programs/"
+else
+    plain xargs go test -ldflags=-w -tags $tags -c -o "$programs/" < <(cut -d ' ' -f 1 "$scratch/tests")
+fi
 while read -r folder _; do
     module=$(module_of "$folder")
-    plain go test -C "$module" -tags $tags -c -o "$programs/${folder##*/}.test" "./$(realpath --relative-to "$module" "$folder")"
+    plain go test -C "$module" -ldflags=-w -tags $tags -c -o "$programs/${folder##*/}.test" "./$(realpath --relative-to "$module" "$folder")"
 done <"$scratch/nested-tests"
-test_devices() { # FLAGS...
+test_devices() { # FLAGS...: two packages at a time, for each uses one processor most of the time
+    local out
+    out=$(mktemp -d -p "$scratch")
     while read -r folder names; do
+        [ "$(jobs -rp | wc -l)" -lt 2 ] || wait -n || :
         (cd "$folder" && go tool test2json -t -p "${folder#./}" "$programs/${folder##*/}.test" -test.v=test2json \
-            -test.paniconexit0 -test.timeout 25m "$@" -test.run "$names" </dev/null) || :
+            -test.paniconexit0 -test.timeout 25m "$@" -test.run "$names" </dev/null) >"$(mktemp -p "$out")" &
     done
+    wait
+    cat "$out"/*
 }
 
-# What a real driver runs is the committed PTX, and it has no counts and settings. So the tests run on the PTX as well,
-# with a simulator that poses as a real driver: beside the others, which use one processor most of the time; and short,
-# for the Go code is the same. Tests that need counts or settings run there without the pose.
+# What a real driver runs is the committed PTX, and it has no counts and settings. So by night the tests run on the PTX as
+# well, with a simulator that poses as a real driver: beside the others, which use one processor most of the time; and
+# short, for the Go code is the same. Tests that need counts or settings run there without the pose.
 needs_simulator() { sed -n "s|^${1#./} \(Test[A-Za-z0-9_]*\)$|\1|p" tests/allowed-skips-device.txt; }
-cat "$scratch/tests" "$scratch/nested-tests" | while read -r folder all; do
-    if [ -f "$folder/kernels.ptx.zip" ] || [[ $folder =~ ^./(loader|pinned|unified|internal/cudatest)$ ]]; then
-        names=$(sed 's/^^(\(.*\))$$/\1/' <<<"$all" | tr '|' '\n')
-        printf '%s ^(%s)$\n' "$folder" "$(grep -vxFf <(needs_simulator "$folder") <<<"$names" | paste -sd '|')"
-        counted=$(grep -xFf <(needs_simulator "$folder") <<<"$names" | paste -sd '|') || :
-        [ -z "$counted" ] || printf '%s ^(%s)$\n' "$folder" "$counted" >>"$scratch/ptx-counts"
-    fi
-done >"$scratch/ptx-tests"
-{
+on_ptx() {
+    cat "$scratch/tests" "$scratch/nested-tests" | while read -r folder all; do
+        if [ -f "$folder/kernels.ptx.zip" ] || [[ $folder =~ ^./(loader|pinned|unified|internal/cudatest)$ ]]; then
+            names=$(sed 's/^^(\(.*\))$$/\1/' <<<"$all" | tr '|' '\n')
+            printf '%s ^(%s)$\n' "$folder" "$(grep -vxFf <(needs_simulator "$folder") <<<"$names" | paste -sd '|')"
+            counted=$(grep -xFf <(needs_simulator "$folder") <<<"$names" | paste -sd '|') || :
+            [ -z "$counted" ] || printf '%s ^(%s)$\n' "$folder" "$counted" >>"$scratch/ptx-counts"
+        fi
+    done >"$scratch/ptx-tests"
     make --no-print-directory -s cudasim-ptx
     export KHOP_CUDA_DRIVER=$PWD/dist/libcudasim-ptx.so
     KHOP_CUDASIM_POSE=1 test_devices -test.short <"$scratch/ptx-tests"
     test_devices -test.short <"$scratch/ptx-counts"
-} >"$scratch/on-ptx" 2>"$scratch/on-ptx.errors" &
-on_ptx=$!
+}
+if [ -n "${KHOP_TEST_NIGHT:-}" ]; then
+    on_ptx >"$scratch/on-ptx" 2>"$scratch/on-ptx.errors" &
+    on_ptx=$!
+fi
 test_devices <"$scratch/tests" | "${report[@]}"
-
-step "simulated device that poses as a real one, from PTX"
-wait $on_ptx || fail "the PTX does not become a simulator: $(cat "$scratch/on-ptx.errors")"
-"${report[@]}" <"$scratch/on-ptx"
+if [ -n "${KHOP_TEST_NIGHT:-}" ]; then
+    step "simulated device that poses as a real one, from PTX"
+    wait $on_ptx || fail "the PTX does not become a simulator: $(cat "$scratch/on-ptx.errors")"
+    "${report[@]}" <"$scratch/on-ptx"
+fi
 
 step "modules of their own, on the device"
 cut -d ' ' -f 1 "$scratch/nested-tests" | while read -r folder; do module_of "$folder"; done | sort -u |
@@ -136,6 +153,7 @@ cut -d ' ' -f 1 "$scratch/nested-tests" | while read -r folder; do module_of "$f
     done
 test_devices <"$scratch/nested-tests" | "${report[@]}"
 
+[ -n "${KHOP_TEST_NIGHT:-}" ] || exit 0
 step "bundle" # of programs that measure a GPU: all phases run, in tiny sizes, on the committed PTX and as on a real driver
 plain bench/gpu/bundle.sh "$scratch/gpu" internal/drivertest
 python=python3

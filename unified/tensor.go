@@ -7,7 +7,6 @@ import (
 	"strings"
 	"unsafe"
 
-	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -130,15 +129,6 @@ func (t Tensor) RowBytes() int64 { return t.Width() * t.dtype.Size() }
 
 // Bytes returns the elements' memory, in order. With placement Device the host must not read or write it.
 func (t Tensor) Bytes() []byte { return t.data }
-
-// Address returns the address of the first element for kernels; 0 where no device can reach it (placement Host), and
-// without elements. It is valid as long as the tensor is.
-func (t Tensor) Address() device.Address {
-	if t.placement == pinned.Host || len(t.data) == 0 {
-		return 0
-	}
-	return device.Address(uintptr(unsafe.Pointer(unsafe.SliceData(t.data))))
-}
 
 // Placement returns which memory holds the bytes.
 func (t Tensor) Placement() pinned.Placement { return t.placement }

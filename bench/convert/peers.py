@@ -132,7 +132,7 @@ def text(options, folder: pathlib.Path) -> None:
             part = r.integers(0, options.nodes, (min(1 << 18, options.lines - at), 2))
             f.write("".join(f"{a}\t{b}\n" for a, b in part.tolist()))
     size, test = path.stat().st_size, folder / "edgelist.test"
-    subprocess.run(["go", "test", "-c", "-o", test, "./formats/internal/edgelist"], cwd=ROOT, check=True)
+    subprocess.run(["go", "test", "-c", "-o", test, "./formats/internal/foreign/edgelist"], cwd=ROOT, check=True)
     rounds: dict[str, list] = {"khop": [], "numpy.loadtxt": []}
     for _ in range(options.rounds):
         out = measure([test, "-test.run", "xxx", "-test.bench", "ReadFile", "-test.benchtime", "5x"],

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/formats"
-	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/gather/cuda"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
@@ -33,7 +33,7 @@ func BenchmarkHotEdges(b *testing.B) {
 		Shuffle: true, Seeds: loader.AllNodes(), Device: loader.DeviceOptions{Name: "cpu"},
 		Columns: loader.ColumnOptions{Nodes: []string{}, Seeds: []string{}, EdgePos: true}}))(b)
 	defer l.Close()
-	degrees := gather.InDegree(g.Indptr())
+	degrees := cuda.InDegree(g.Indptr())
 	presampled, pages := askedFor(b, l)
 	inDegree := make([]float64, len(degrees))
 	for v, n := range degrees {
@@ -42,7 +42,7 @@ func BenchmarkHotEdges(b *testing.B) {
 	for _, share := range []float64{0.05, 0.2} {
 		b.Run(fmt.Sprintf("pages/%.0f%%", 100*share), func(b *testing.B) {
 			hot := make([]bool, len(pages))
-			for _, page := range gather.Hottest(pages, int64(share*float64(len(pages)))) {
+			for _, page := range cuda.Hottest(pages, int64(share*float64(len(pages)))) {
 				hot[page] = true
 			}
 			b.ReportMetric(100*sectorsOf(b, l, func(pos int64) bool { return hot[pos/1024] }), "%spared")

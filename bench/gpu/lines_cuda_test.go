@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/device"
-	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/gather/cuda"
 	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
@@ -43,7 +43,7 @@ func (r *rig) linesRead(rnd *rand.Rand, rowBytes, shift int) (least float64, rea
 		return 0, read, err
 	}
 	at := host.Address() + device.Address(shift)
-	store, err := gather.NewDeviceStore(r.dev, column, at)
+	store, err := cuda.NewStore(r.dev, column, at)
 	if err != nil {
 		return 0, read, err
 	}
@@ -119,7 +119,7 @@ func TestLinesOfEveryMethod(t *testing.T) {
 		page.WriteString("\n")
 	}
 	page.WriteString(linesFoot)
-	for _, kernels := range []string{"gather/rows.cu", "gather/rows.cuh", "bench/gpu/elements.cu"} {
+	for _, kernels := range []string{"gather/cuda/rows.cu", "gather/cuda/rows.cuh", "bench/gpu/elements.cu"} {
 		fmt.Fprintf(&page, "- %s, git blob %s\n", kernels, blob(t, "../../"+kernels))
 	}
 	had, err := os.ReadFile(filepath.FromSlash(linesPage))

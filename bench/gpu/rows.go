@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/device"
-	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/gather/cuda"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -120,7 +120,7 @@ func (r *rig) cells(m *memory, width, offset int64, o rowsOptions, bus *busResul
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, releaseOrdered()) }()
-	store, err := gather.NewDeviceStore(r.dev, column, at)
+	store, err := cuda.NewStore(r.dev, column, at)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +154,7 @@ func randomRows(count, n int64, r *rand.Rand) []int64 {
 }
 
 // timeGather times a gather, and compares what it has left in out with the rows that are wanted.
-func (r *rig) timeGather(method string, store *gather.DeviceStore, at device.Address, out, ids unified.Tensor,
+func (r *rig) timeGather(method string, store *cuda.Store, at device.Address, out, ids unified.Tensor,
 	blocks int64, want []int64) (seconds float64, err error) {
 	seconds, err = r.time(func() error { return r.gather(method, store, at, out, ids, blocks) })
 	if err == nil {
@@ -171,7 +171,7 @@ func (r *rig) timeGather(method string, store *gather.DeviceStore, at device.Add
 var methods = []string{"per-row", "sorted", "shift", "naive"}
 
 // gather puts a gather of rows on the stream, in at most this number of blocks; 0 is khop's own choice, or 40.
-func (r *rig) gather(method string, store *gather.DeviceStore, at device.Address, out, ids unified.Tensor,
+func (r *rig) gather(method string, store *cuda.Store, at device.Address, out, ids unified.Tensor,
 	blocks int64) error {
 	if method == "per-row" || method == "sorted" {
 		return store.EnqueueInto(r.stream, out, ids, 0)

@@ -12,6 +12,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/gather/cuda"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/meters"
 	"github.com/khop-gnn/khop/loader"
@@ -109,7 +110,7 @@ type transferring struct {
 	rows    int64 // of all batches
 
 	attached *pinned.Attachment
-	store    *gather.DeviceStore
+	store    *cuda.Store
 	out      *pinned.Region // on the device: the rows of one batch, twice
 	cpu      *gather.Store  // of the column on huge pages, which is the best that the CPU can have
 	staged   [2]unified.Buffer
@@ -138,7 +139,7 @@ func (t *transferring) prepare(ds *formats.Dataset) error {
 		return err
 	}
 	t.undo = append(t.undo, t.attached.Close)
-	if t.store, err = gather.NewDeviceStore(t.dev, t.column, t.attached.Address()); err != nil {
+	if t.store, err = cuda.NewStore(t.dev, t.column, t.attached.Address()); err != nil {
 		return err
 	}
 	t.undo = append(t.undo, t.store.Close)
@@ -229,8 +230,8 @@ func (t *transferring) keep(nodes unified.Tensor) error {
 
 // cache puts the most wanted rows into device memory: by in-degree, as a loader does by default.
 func (t *transferring) cache(ds *formats.Dataset) error {
-	degrees := gather.InDegree(ds.Graph().Indptr())[:t.column.Len()]
-	return t.store.Cache(t.ctx, gather.Hottest(degrees, int64(t.o.share*float64(t.column.Len()))), pinned.Options{})
+	degrees := cuda.InDegree(ds.Graph().Indptr())[:t.column.Len()]
+	return t.store.Cache(t.ctx, cuda.Hottest(degrees, int64(t.o.share*float64(t.column.Len()))), pinned.Options{})
 }
 
 // measure runs a way over all batches, once to warm up and o.rounds times that count.

@@ -26,7 +26,7 @@ type addResult struct {
 
 // Run adds.
 func (c *addCmd) Run(env *environment) error {
-	c.opt.MemoryLimit, c.opt.Elsewhere = env.memory.bytes, c.elsewhere
+	c.opt.MemoryLimit, c.opt.Remote = env.memory.bytes, c.elsewhere
 	_, took, err := watched(env, func(bar *progress) (*graph.Schema, error) {
 		c.opt.Progress = bar.report()
 		c.opt.Log = func(line string) {

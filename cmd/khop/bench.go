@@ -1,17 +1,16 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/meters"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/loader/tier"
@@ -79,7 +78,7 @@ type benchResult struct {
 
 	Device string             `json:"device"` // where batches were made
 	Placed []tier.PlacedArray `json:"placed"` // where a device found each array; null on the CPU
-	Meters loader.Meters      `json:"meters"` // energy, utilisation and traffic of the measured batches
+	Meters meters.Report      `json:"meters"` // energy, utilisation and traffic of the measured batches
 	Report loader.Report      `json:"report"` // what loading waited for, from the first batch on
 	Limit  *benchLimit        `json:"limit"`  // null: not asked for
 
@@ -112,7 +111,7 @@ func (c *benchCmd) Run(env *environment) (err error) {
 		return err
 	}
 	defer closing(&err, ld.close) // a second close does nothing
-	opt := ld.Options()
+	opt, made := ld.Options(), ld.Answer()
 	var shown atomic.Pointer[loader.Loader]
 	shown.Store(ld.Loader)
 	_, hide, err := c.showLoaders(env, "khop bench "+paths.Text(c.Dataset), ofLoader(&shown))
@@ -121,13 +120,13 @@ func (c *benchCmd) Run(env *environment) (err error) {
 	}
 	defer hide()
 	r := benchResult{
-		Dataset: paths.Text(c.Dataset), Sampler: ld.Options().Sampler.Fingerprint(),
+		Dataset: paths.Text(c.Dataset), Sampler: made.Sampler.Fingerprint(),
 		Options:   json.RawMessage(c.said().String()),
-		Residence: opt.Residence.String(),
+		Residence: made.Residence.String(),
 		Features:  !c.NoFeatures,
-		BatchSize: opt.BatchSize, Seed: opt.Seed, Workers: opt.Workers, Prefetch: opt.Tuning.Prefetch, Warmup: c.Warmup,
+		BatchSize: made.BatchSize, Seed: opt.Seed, Workers: made.Workers, Prefetch: made.Prefetch, Warmup: c.Warmup,
 		Batches: int(c.Batches), MemoryEstimate: memory.Expected.Total(), MemoryLargest: memory.Bound.Total(),
-		Device: opt.Device.Name, Placed: ld.Placed(),
+		Device: made.Device, Placed: ld.Placed(),
 		Versions: currentVersions(),
 	}
 	if err := c.measure(env, ld, &r); err != nil {
@@ -166,7 +165,7 @@ func (c *benchCmd) planned(env *environment, e loader.Estimate) {
 
 // measure loads the warm-up batches, then the measured ones, and breaks off: to the end the workers are as busy as in
 // the middle of an epoch.
-func (c *benchCmd) measure(env *environment, ld *loading, r *benchResult) error {
+func (c *benchCmd) measure(env *environment, ld *loading, r *benchResult) (err error) {
 	var (
 		total  work
 		marks  = make([]time.Time, 0, r.Batches)
@@ -175,9 +174,13 @@ func (c *benchCmd) measure(env *environment, ld *loading, r *benchResult) error 
 		start  time.Time
 		loaded int
 	)
-	ld.Meter() // finds the meters, which takes its time, and begins anew after the warm-up
+	energy, err := openMeters(r.Device) // takes its time: it begins anew after the warm-up
+	if err != nil {
+		return err
+	}
+	defer closing(&err, energy.close)
 	begin := func() {
-		ld.Meter()
+		energy.begin()
 		before, start = ld.Stats(), time.Now()
 	}
 	arrays := ld.Arrays()
@@ -197,7 +200,7 @@ func (c *benchCmd) measure(env *environment, ld *loading, r *benchResult) error 
 		if loaded < r.Warmup+r.Batches {
 			return true
 		}
-		after = ld.Stats()
+		after, r.Meters = ld.Stats(), energy.report()
 		return false
 	}
 	if r.Warmup == 0 {
@@ -257,7 +260,6 @@ func (r *benchResult) fill(total *work, before, after loader.Stats, start time.T
 		float64(total.edges)/n
 	r.NodesPerHop, r.EdgesPerHop = means(total.nodesPerHop, n), means(total.edgesPerHop, n)
 
-	r.Meters = *after.Meters
 	r.RowsPerBatch = float64(after.Rows-before.Rows) / n
 	r.BytesPerBatch = float64(after.Bytes-before.Bytes) / n
 	r.RowsPerS = float64(after.Rows-before.Rows) / r.Seconds
@@ -376,26 +378,4 @@ func printPack(t *table, d *tier.DiskStats) {
 
 func percent(part, of int64) string {
 	return fmt.Sprintf("%.1f %%", 100*float64(part)/float64(max(of, 1)))
-}
-
-// energyText says what n batches cost, for people.
-func energyText(r *loader.Meters, n int) string {
-	var parts []string
-	if r.BoardJoules != nil {
-		text := fmt.Sprintf("board %.1f J, %.3f J a batch", *r.BoardJoules, *r.BoardJoules/float64(n))
-		if r.GPUPercent != nil {
-			text += fmt.Sprintf(", busy %.0f %%", *r.GPUPercent)
-		}
-		if r.PCIeReadGBPerS != nil {
-			text += fmt.Sprintf(", reads %.1f GB/s over the bus", *r.PCIeReadGBPerS)
-		}
-		parts = append(parts, text)
-	}
-	if r.HostJoules != nil {
-		parts = append(parts, fmt.Sprintf("host %.1f J (%s)", *r.HostJoules, strings.Join(r.HostDomains, ", ")))
-	}
-	if len(parts) == 0 {
-		return "not measured: " + cmp.Or(r.NotMeasured["board"], r.NotMeasured["host"])
-	}
-	return strings.Join(parts, "; ")
 }

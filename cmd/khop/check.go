@@ -9,9 +9,9 @@ import (
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/remote"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/paths"
-	"github.com/khop-gnn/khop/internal/ranges"
 )
 
 type checkCmd struct {
@@ -52,7 +52,7 @@ func (c *checkCmd) Run(env *environment) (err error) {
 		return usageError("--deep reads more than --scrub: leave out one")
 	}
 	at := c.Dataset
-	if ranges.Is(at) {
+	if remote.IsAddress(at) {
 		ds, err := c.openDataset(env, at)
 		if err != nil {
 			return err

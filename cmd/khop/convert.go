@@ -8,7 +8,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/khop-gnn/khop/formats/convert"
-	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/gather/cuda"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/paths"
@@ -45,12 +45,12 @@ type convertResult struct {
 
 // heat scores nodes as the cache of hot rows does.
 func heat(ctx context.Context, indptr []int64, indices unified.Tensor, seeds []int64) ([]float64, error) {
-	return gather.PageRank{Indptr: indptr, Indices: indices, Seeds: seeds}.Scores(ctx)
+	return cuda.PageRank{Indptr: indptr, Indices: indices, Seeds: seeds}.Scores(ctx)
 }
 
 // settle decides on memory, and bounds the heap.
 func (c *convertCmd) settle(env *environment) error {
-	c.opt.MemoryLimit, c.opt.Elsewhere = env.memory.asked, c.elsewhere
+	c.opt.MemoryLimit, c.opt.Remote = env.memory.asked, c.elsewhere
 	if err := c.opt.Settle(); err != nil {
 		return err
 	}

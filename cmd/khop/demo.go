@@ -161,7 +161,7 @@ func (c *demoCmd) load(env *environment, ds *formats.Dataset) (err error) {
 		}
 	}
 	took := ld.Stats()
-	where := fmt.Sprintf("%s, on %s", english.Plural(plan.Workers, "worker", ""), ld.Options().Device.Name)
+	where := fmt.Sprintf("%s, on %s", english.Plural(plan.Workers, "worker", ""), ld.Answer().Device)
 	if took.DeviceMemoryPeak > 0 {
 		c.said(env, "", "device memory: about %s expected for batches; %s taken, with the graph",
 			c.size(plan.Device.Total()), c.size(took.DeviceMemoryPeak))

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/khop-gnn/khop/device"
-	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/remote"
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/machine"
@@ -124,7 +124,7 @@ func (c *doctorCmd) Run(env *environment) error {
 	}
 	d.Disk = probeDisk(env.ctx, nil)
 	if c.Dataset != "" {
-		ds, err := formats.Open(c.Dataset)
+		ds, err := remote.Open(env.ctx, c.Dataset, remote.Options{})
 		if err != nil {
 			return err
 		}

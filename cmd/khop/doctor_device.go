@@ -7,7 +7,7 @@ import (
 
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/formats"
-	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/gather/cuda"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
@@ -92,7 +92,7 @@ func reportDevice(d *device.Device) deviceReport {
 	}
 	var err error
 	if r.MemoryFree, r.MemoryBytes, err = d.Memory(); err == nil {
-		r.Kernels, err = gather.TryKernels(d)
+		r.Kernels, err = cuda.TryKernels(d)
 	}
 	if err != nil {
 		r.Error = err.Error()

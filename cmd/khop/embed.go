@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/khop-gnn/khop/formats/export"
+	"github.com/khop-gnn/khop/formats/remote"
 	"github.com/khop-gnn/khop/integrations/gnn"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/paths"
-	"github.com/khop-gnn/khop/internal/ranges"
 	"github.com/khop-gnn/khop/sparse"
 )
 
@@ -30,10 +31,10 @@ type embedResult struct {
 
 // Run embeds.
 func (c *embedCmd) Run(env *environment) error {
-	if ranges.Is(c.Dataset) {
+	if remote.IsAddress(c.Dataset) {
 		return usageError("khop embed reads and writes a folder: copy the dataset to one, and name that")
 	}
-	c.opt.MaxMemory = env.memory.bytes
+	c.opt.MaxMemory, c.opt.Parquet = env.memory.bytes, export.NewTable
 	if path, err := sparse.TuningPath(); err == nil { // without a home there are no choices
 		if c.opt.Tuning, _, err = env.tuning(path); err != nil {
 			return err

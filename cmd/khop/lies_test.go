@@ -9,12 +9,12 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/internal/expect"
-	"github.com/khop-gnn/khop/internal/ranges/rangestest"
+	"github.com/khop-gnn/khop/internal/expect/stores"
 )
 
 // lie is how a store answers some requests of a command.
 type lie struct {
-	fault  rangestest.Fault
+	fault  stores.Fault
 	method string // of the requests that are answered so
 	in     string // their address has it
 	args   []string
@@ -25,25 +25,25 @@ type lie struct {
 func lies(edges, there string) []lie {
 	const lists, reads, new, list = "list-type=2", "arrow", "s3://bucket/new", "s3://bucket/a"
 	return []lie{
-		{rangestest.Drops, "PUT", ".arrow", []string{"convert", edges, new}, "it has lost an object"},
-		{rangestest.Halves, "PUT", ".arrow", []string{"convert", edges, new}, "it keeps "},
-		{rangestest.Alters, "PUT", ".arrow", []string{"convert", edges, new}, "it keeps other bytes"},
-		{rangestest.Drops, "PUT", "dataset.json", []string{"convert", edges, new}, "it has lost an object"},
-		{rangestest.Wrong, "GET", reads, []string{"stage", there}, "do not fit the checksum"},
-		{rangestest.Cut, "GET", reads, []string{"stage", there}, ""},
-		{rangestest.Stalls, "GET", reads, []string{"stage", there}, ""},
-		{rangestest.Loops, "GET", lists, []string{"convert", list, "OUT"}, "list"},
-		{rangestest.Halts, "GET", lists, []string{"convert", list, "OUT"}, "no byte has come"},
-		{rangestest.Breaks, "GET", lists, []string{"convert", list, "OUT"}, "list"},
-		{rangestest.Boasts, "GET", lists, []string{"convert", list, "OUT"}, "free: make room there"},
-		{rangestest.Moves, "GET", "", []string{"stage", there}, "404"},
+		{stores.Drops, "PUT", ".arrow", []string{"convert", edges, new}, "it has lost an object"},
+		{stores.Halves, "PUT", ".arrow", []string{"convert", edges, new}, "it keeps "},
+		{stores.Alters, "PUT", ".arrow", []string{"convert", edges, new}, "it keeps other bytes"},
+		{stores.Drops, "PUT", "dataset.json", []string{"convert", edges, new}, "it has lost an object"},
+		{stores.Wrong, "GET", reads, []string{"stage", there}, "do not fit the checksum"},
+		{stores.Cut, "GET", reads, []string{"stage", there}, ""},
+		{stores.Stalls, "GET", reads, []string{"stage", there}, ""},
+		{stores.Loops, "GET", lists, []string{"convert", list, "OUT"}, "list"},
+		{stores.Halts, "GET", lists, []string{"convert", list, "OUT"}, "no byte has come"},
+		{stores.Breaks, "GET", lists, []string{"convert", list, "OUT"}, "list"},
+		{stores.Boasts, "GET", lists, []string{"convert", list, "OUT"}, "free: make room there"},
+		{stores.Moves, "GET", "", []string{"stage", there}, "404"},
 	}
 }
 
 // A store that lies is refused by name, or outlived where it goes on at last; nothing of the dataset is left in it, and
 // no other host sees who asks.
 func TestAStoreThatLiesIsRefusedByName(t *testing.T) {
-	s := rangestest.New(t)
+	s := stores.New(t)
 	var mu sync.Mutex
 	var seen []http.Header
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -54,7 +54,7 @@ func TestAStoreThatLiesIsRefusedByName(t *testing.T) {
 	}))
 	defer other.Close()
 	s.To = other.URL
-	t.Setenv("AWS_SESSION_TOKEN", rangestest.Secret)
+	t.Setenv("AWS_SESSION_TOKEN", stores.Secret)
 	edges := textFile(t, "edges.txt", "0 1\n2 1\n")
 	local := filepath.Join(t.TempDir(), "g.khop")
 	must(t, "convert", edges, local)
@@ -68,11 +68,11 @@ func TestAStoreThatLiesIsRefusedByName(t *testing.T) {
 				lie.args[i] = out
 			}
 		}
-		s.Fail(func(_ int, r *http.Request) rangestest.Fault {
+		s.Fail(func(_ int, r *http.Request) stores.Fault {
 			if r.Method == lie.method && strings.Contains(r.URL.RequestURI(), lie.in) {
 				return lie.fault
 			}
-			return rangestest.None
+			return stores.None
 		})
 		if lie.says == "" {
 			must(t, lie.args...)
@@ -89,7 +89,7 @@ func TestAStoreThatLiesIsRefusedByName(t *testing.T) {
 	expect.That(t, len(seen) > 0, "no request came to the other host")
 	for _, h := range seen {
 		for name, values := range h {
-			expect.That(t, !strings.Contains(strings.Join(values, " "), rangestest.Secret) && name != "Authorization",
+			expect.That(t, !strings.Contains(strings.Join(values, " "), stores.Secret) && name != "Authorization",
 				"the other host sees %s: %q", name, values)
 		}
 	}

@@ -16,13 +16,13 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/internal/expect"
-	"github.com/khop-gnn/khop/internal/ranges/rangestest"
+	"github.com/khop-gnn/khop/internal/expect/stores"
 )
 
 // elsewhere is a store that has what drawn commands work on, and serves it as S3 and over HTTP, with TLS and without.
 type elsewhere struct {
 	*workshop
-	store *rangestest.Store
+	store *stores.Store
 	tls   string
 	there map[string]bool
 }
@@ -30,7 +30,7 @@ type elsewhere struct {
 // openElsewhere starts the store, and has processes of the test find it.
 func openElsewhere(t *testing.T) *elsewhere {
 	t.Helper()
-	e := &elsewhere{workshop: openWorkshop(t), store: rangestest.New(t), there: map[string]bool{}}
+	e := &elsewhere{workshop: openWorkshop(t), store: stores.New(t), there: map[string]bool{}}
 	wide := filepath.Join(e.dir, "wide.khop") // of whose columns many ranges are under way at a time
 	generated(t, wide, "sbm --nodes 40000 --edges 400000 --features 500")
 	e.datasets = append(e.datasets, wide)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/cmd/khop/internal/livepage"
+	"github.com/khop-gnn/khop/cmd/khop/internal/prometheus"
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/option"
@@ -67,7 +68,7 @@ func (f liveFlag) page(env *environment, what string, fill func(*liveState)) (ur
 		return "", nil, option.Wrong("http", ": %w", err)
 	}
 	env.note("a page that shows how it goes: %s", p.URL())
-	return p.URL(), scrapes.serve(p, p), nil
+	return p.URL(), prometheus.Serve(p, p), nil
 }
 
 // ofLoader is the one rank of a loader, which may not be open yet.

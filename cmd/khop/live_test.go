@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/cmd/khop/internal/livepage"
+	"github.com/khop-gnn/khop/cmd/khop/internal/prometheus"
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
@@ -50,7 +51,7 @@ func moving(t *testing.T) (url string) {
 		}
 		return s
 	}))(t)
-	stop := scrapes.serve(p, p)
+	stop := prometheus.Serve(p, p)
 	t.Cleanup(stop)
 	return p.URL()
 }

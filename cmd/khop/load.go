@@ -12,6 +12,7 @@ import (
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/warned"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/config"
 	"github.com/khop-gnn/khop/loader/layout"
 )
 
@@ -52,7 +53,7 @@ func (f *loadFlags) seeds(env *environment, src loader.Source) (loader.SeedSourc
 
 // said returns the loader's options as the flags say them, with defaults in place of what they do not say. As text they
 // are a configuration, which lacks the seeds.
-func (f *loadFlags) said() loader.Options {
+func (f *loadFlags) said() config.Options {
 	o := f.loader
 	o.Sampler = f.sampler
 	return o
@@ -68,7 +69,9 @@ func (f *loadFlags) options(env *environment, src loader.Source) (o loader.Optio
 	if err := f.dateSeeds(src.Graph().Schema()); err != nil {
 		return loader.Options{}, err
 	}
-	o = f.said()
+	if o, err = f.said().Loader(); err != nil {
+		return loader.Options{}, err
+	}
 	if o.Seeds, err = f.seeds(env, src); err != nil {
 		return loader.Options{}, err
 	}

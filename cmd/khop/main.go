@@ -12,12 +12,13 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/khop-gnn/khop/cmd/khop/internal/ending"
 	"github.com/khop-gnn/khop/formats/convert"
 	"github.com/khop-gnn/khop/formats/export"
+	"github.com/khop-gnn/khop/formats/remote"
 	"github.com/khop-gnn/khop/formats/synthetic"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/integrations/shm"
@@ -25,7 +26,6 @@ import (
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/paths"
-	"github.com/khop-gnn/khop/internal/ranges"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -35,7 +35,7 @@ const (
 	exitDone        = 0
 	exitFailed      = 1
 	exitUsage       = 2
-	exitInterrupted = 130
+	exitInterrupted = ending.Interrupted
 )
 
 // commands is the command line, in the order and the groups of its help; one file holds each command.
@@ -98,11 +98,10 @@ func main() {
 			leastFiles)
 		os.Exit(exitFailed)
 	}
-	if len(os.Args) == 3 && os.Args[1] == tidyUp {
-		os.Exit(tidy(os.Args[2], os.Stderr))
+	if len(os.Args) == 3 && os.Args[1] == ending.TidyUp {
+		os.Exit(ending.Tidy(os.Args[2], os.Stderr))
 	}
-	asProgram = true
-	ctx := interruptible()
+	ctx := ending.Interruptible()
 	// Not stopped before the end: Ctrl-C in the last moment would kill a process that has done its work.
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr, isTerminal(os.Stderr)))
 }
@@ -150,7 +149,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal 
 		return exitDone
 	}
 	env := &environment{ctx: ctx, stdout: stdout, stderr: stderr, terminal: terminal, values: saysConfig(args)}
-	defer env.watchStandstill()()
+	defer ending.WatchStandstill(func(where string) {
+		if env.terminal {
+			fmt.Fprint(env.stderr, "\r\x1b[K")
+		}
+		env.note("%s", where)
+	})()
 	line, err := parse(parser, args, ctx)
 	if err != nil && (env.values || ctx.Err() != nil) {
 		return env.status(&usage{err})
@@ -179,9 +183,7 @@ func (env *environment) withParent(pid int, run func() error) error {
 	env.ctx = ctx
 	defer server.WatchProcess(pid, func() {
 		cancel(errParent)
-		if asProgram {
-			time.AfterFunc(grace, func() { endByForce(os.Stderr) })
-		}
+		ending.Later()
 	})()
 	if os.Getppid() != pid { // it has ended before it could be watched
 		return wrongOption("parent", " %d: that is not the process that started this one", pid)
@@ -253,7 +255,7 @@ func takePath(ctx *kong.DecodeContext, target reflect.Value) error {
 // expandPath returns a path from the root, in which "~/" leads to the user's folder. "-" is standard output or input,
 // and an empty path stays empty. An address of a store stays what it is.
 func expandPath(path string) string {
-	if path == "" || path == "-" || ranges.Is(path) {
+	if path == "" || path == "-" || remote.IsAddress(path) {
 		return path
 	}
 	return kong.ExpandPath(path)

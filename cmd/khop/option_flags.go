@@ -20,6 +20,7 @@ import (
 	"github.com/khop-gnn/khop/internal/samplers"
 	"github.com/khop-gnn/khop/internal/wholefile"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/config"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -31,7 +32,7 @@ type optionFlags struct {
 	door    string
 	chosen  chosen
 	placed  bool           // rank or world size is given
-	loader  loader.Options // as said, with Sampler, but without Seeds
+	loader  config.Options // as said, with Sampler, but without Seeds
 	server  server.Options // of khop serve
 	sampler sampling.Sampler
 	asOf    *dated // nil for a number, or none
@@ -47,7 +48,7 @@ type chosen struct {
 // everyOption returns all options that loaders, samplers and servers have. Callers do not write to them. Each command
 // asks for them at every start.
 var everyOption = sync.OnceValue(func() []option.Option {
-	return option.Union(append(ofSampling(), option.Of(loader.Options{}), ofServer())...)
+	return option.Union(append(ofSampling(), loaderOptions(), ofServer())...)
 })
 
 // ofSampling returns the options that say what is sampled: chosen, and those of each sampler.
@@ -57,6 +58,14 @@ func ofSampling() [][]option.Option {
 		lists = append(lists, samplers.All[i].Options())
 	}
 	return lists
+}
+
+// loaderOptions returns the options of loaders. Where rows are stands beside where the dataset is.
+func loaderOptions() []option.Option {
+	all := slices.Clone(option.Of(config.Options{}))
+	last := len(all) - 1
+	at := slices.IndexFunc(all, func(o option.Option) bool { return o.Path == "Residence" }) + 1
+	return slices.Insert(all[:last], at, all[last])
 }
 
 // ofServer returns the options of server.Options.
@@ -90,7 +99,7 @@ func (f *optionFlags) declare(door string) []option.Option {
 
 // all returns the options of the command.
 func (f *optionFlags) all() []option.Option {
-	lists := append(ofSampling(), f.of(option.Of(loader.Options{})))
+	lists := append(ofSampling(), f.of(loaderOptions()))
 	if f.door == "serve" {
 		lists = append(lists, f.of(ofServer()))
 	}
@@ -122,7 +131,7 @@ func (f *optionFlags) set(said option.Said) (err error) {
 	if err := f.makeSampler(said); err != nil {
 		return err
 	}
-	if err := option.Apply(&f.loader, f.of(option.Of(loader.Options{})), said); err != nil {
+	if err := option.Apply(&f.loader, f.of(loaderOptions()), said); err != nil {
 		return err
 	}
 	if law := said.Text("negatives"); law != "" && law != "none" && (f.loader.Links.Negatives.Ratio == 0 ||

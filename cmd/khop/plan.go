@@ -10,10 +10,11 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/remote"
 	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/internal/machine"
-	"github.com/khop-gnn/khop/internal/ranges"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/outlook"
 )
 
 type planCmd struct {
@@ -29,7 +30,7 @@ type planCmd struct {
 
 // planResult is what "khop plan --json" prints. Scripts rely on the names.
 type planResult struct {
-	*loader.Outlook
+	*outlook.Outlook
 	// KneeBytes is the cache beyond which more memory gains little, HalfBytes the least that halves the time of the
 	// smallest, or of --cache-bytes; 0: none of those tried.
 	KneeBytes int64 `json:"knee_bytes"`
@@ -63,16 +64,16 @@ func (c *planCmd) Run(env *environment) (err error) {
 	if err != nil {
 		return err
 	}
-	o, _, err := watched(env, func(bar *progress) (*loader.Outlook, error) {
+	o, _, err := watched(env, func(bar *progress) (*outlook.Outlook, error) {
 		opt.Hooks.Progress = bar.report()
-		return loader.LookOut(env.ctx, ds, opt)
+		return outlook.Look(env.ctx, ds, opt)
 	})
 	if err != nil {
 		return err
 	}
 	r := planResult{Outlook: o}
 	if o.Topology != nil {
-		opt.Residence, opt.Device.Name, opt.Hooks.Progress = loader.Disk, "cpu", nil // as in LookOut
+		opt.Residence, opt.Device.Name, opt.Hooks.Progress = loader.Disk, "cpu", nil // as in Look
 		e, err := loader.Plan(env.ctx, ds, opt)
 		if r.tooMuch = err; err != nil && !errors.Is(err, loader.ErrMemory) {
 			return err
@@ -89,7 +90,7 @@ func (c *planCmd) Run(env *environment) (err error) {
 
 // knee returns the size at which the curve of seconds, by the logarithm of the size, is farthest below the line between
 // its ends (V. Satopaa et al., "Finding a Kneedle in a haystack", 2011).
-func knee(caches []loader.OutlookCache) (bytes int64) {
+func knee(caches []outlook.Cache) (bytes int64) {
 	n := len(caches)
 	if n < 3 {
 		return 0
@@ -237,7 +238,7 @@ type staging struct {
 
 // open opens the dataset to plan for. Of one from elsewhere features need not come.
 func (c *planCmd) open(env *environment) (*formats.Dataset, error) {
-	if ranges.Is(c.Dataset) {
+	if remote.IsAddress(c.Dataset) {
 		return c.openForLoaders(env, c.Dataset)
 	}
 	return c.plotFlags.openDataset(env, &c.tagFlags, c.Dataset)

@@ -15,8 +15,8 @@ import (
 	"github.com/khop-gnn/khop/pinned"
 )
 
-// outlook is what "khop plan --json" prints, as far as tests look.
-type outlook struct {
+// planned is what "khop plan --json" prints, as far as tests look.
+type planned struct {
 	Batches, Rows int64
 	Caches        []struct {
 		CacheBytes int64 `json:"cache_bytes"`
@@ -37,7 +37,7 @@ func TestPlanComparesPoliciesBySizeOfTheCache(t *testing.T) {
 	data, plot := small(t), filepath.Join(t.TempDir(), "plan.svg")
 	args := []string{"plan", data, "--fanouts", "5,3", "--frontier", "all", "--batch-size", "100",
 		"--shuffle", "--plot", plot}
-	var o outlook
+	var o planned
 	expect.OK(t, json.Unmarshal([]byte(must(t, append(args, "--json")...)), &o))
 	expect.Ensure(t, o.Batches == 12 && o.Rows != 0 && len(o.Caches) == 6, "got %+v", o)
 	last := 2 * float64(o.Rows)
@@ -63,7 +63,7 @@ func TestPlanSaysWhatPackingSpares(t *testing.T) {
 		t.Skip("the system does not tell which file is mapped")
 	}
 	args := []string{"plan", small(t), "--fanouts", "5,3", "--batch-size", "100", "--shuffle", "--pack", "10MB"}
-	var o outlook
+	var o planned
 	expect.OK(t, json.Unmarshal([]byte(must(t, append(args, "--json")...)), &o))
 	spared := false
 	for _, c := range o.Caches {
@@ -82,7 +82,7 @@ func TestPlanSaysHowManyWorkersATopologyOnDiskHas(t *testing.T) {
 		t.Skip("the system does not tell which file is mapped")
 	}
 	args := []string{"plan", small(t), "--fanouts", "5,3", "--batch-size", "100", "--cache-bytes", "5kB"}
-	var o outlook
+	var o planned
 	expect.OK(t, json.Unmarshal([]byte(must(t, append(args, "--json")...)), &o))
 	if text := must(t, args...); o.Workers == 0 || o.Needs == 0 ||
 		!strings.Contains(text, fmt.Sprintf("training has %d workers (%d cores)", o.Workers, machine.Workers())) {

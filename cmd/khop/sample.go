@@ -64,7 +64,7 @@ func (c *sampleCmd) Run(env *environment) (err error) {
 	if count == 0 {
 		count = math.MaxUint64
 	}
-	result := sampleResult{Dataset: paths.Text(c.Dataset), Sampler: ld.Options().Sampler.Fingerprint(),
+	result := sampleResult{Dataset: paths.Text(c.Dataset), Sampler: ld.Answer().Sampler.Fingerprint(),
 		Batches: []batchRecord{}}
 	if !c.JSON && !c.JSONL && !c.Digest {
 		fmt.Fprintf(env.stdout, "%8s %8s %10s %11s  %s\n", "batch", "seeds", "nodes", "edges", "nodes after each hop")

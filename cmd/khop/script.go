@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/khop-gnn/khop/internal/ranges"
+	"github.com/khop-gnn/khop/formats/remote"
 )
 
 // scripts write what runs the stages of a conversion, by the name of what starts the processes.
@@ -91,7 +91,7 @@ func (s *scriptWriter) kubernetes() {
 	s.line("# Runs the planned tasks of a conversion as Indexed Jobs. IMAGE has khop.")
 	needs, inside, outside := `"${CLAIM:?}" "${MOUNT:?}"`, `volumeMounts: [{name: data, mountPath: "$MOUNT"}]`,
 		`volumes: [{name: data, persistentVolumeClaim: {claimName: "$CLAIM"}}]`
-	if ranges.Is(s.work) {
+	if remote.IsAddress(s.work) {
 		s.line("# SECRET has what leads to the store: AWS_ACCESS_KEY_ID and the like.")
 		needs, inside, outside = `"${SECRET:?}"`, `envFrom: [{secretRef: {name: "$SECRET"}}]`, `volumes: []`
 	} else {

@@ -4,13 +4,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/khop-gnn/khop/cmd/khop/internal/prometheus"
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/server"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/internal/project"
 	"github.com/khop-gnn/khop/internal/underway"
@@ -59,7 +62,7 @@ func (c *serveCmd) Run(env *environment) (err error) {
 		return err
 	}
 	defer closing(&err, s.Close)
-	address, stop, err := c.serveMetrics(s)
+	address, stop, err := c.serveMetrics(s.Stats)
 	if err != nil {
 		return err
 	}
@@ -74,6 +77,18 @@ func (c *serveCmd) Run(env *environment) (err error) {
 	}
 	defer env.showStatus(s)()
 	return s.Serve(env.ctx)
+}
+
+// serveMetrics answers Prometheus at --metrics, where that is given, until stop is called.
+func (c *serveCmd) serveMetrics(stats func() []shm.RankStats) (address string, stop func(), err error) {
+	if c.Metrics == "" {
+		return "", func() {}, nil
+	}
+	l, err := net.Listen("tcp", c.Metrics)
+	if err != nil {
+		return "", nil, option.Wrong("metrics", ": %w", err)
+	}
+	return l.Addr().String(), prometheus.Serve(l, prometheus.Metrics(stats)), nil
 }
 
 // listen makes the server.
@@ -119,21 +134,21 @@ func sentence(r loader.Report) string {
 
 // ready tells that consumers can connect.
 func (c *serveCmd) ready(env *environment, s *server.Server, metrics, page string) error {
-	o := s.Options()
+	o, made := s.Options(), s.Answer()
 	r := serveReady{
 		Socket: paths.Text(c.server.Path), PID: os.Getpid(), Dataset: paths.Text(c.Dataset), Ranks: o.WorldSize,
 		Readers: o.Readers,
 		Batches: s.NumBatches(), Hold: o.Hold, IndexDType: o.IndexDType.String(), Metrics: metrics, Page: page,
-		Protocol: shm.Version, Device: o.Loader.Device.Name, Why: s.DeviceReason(),
+		Protocol: shm.Version, Device: made.Device, Why: s.DeviceReason(),
 		Options: json.RawMessage(c.said().String()),
 	}
-	noteUnused(env, c.said(), r.Device, r.Why)
+	noteUnused(env, c.said().Options, r.Device, r.Why)
 	if c.JSON {
 		return env.printJSON(r)
 	}
 	_, err := fmt.Fprintf(env.stdout,
 		"serving %s at %s: %s batches an epoch and rank, %d ranks, %d seeds a batch; made on %s\n", r.Dataset, r.Socket,
-		humanize.Comma(int64(r.Batches)), r.Ranks, o.Loader.BatchSize, r.Device)
+		humanize.Comma(int64(r.Batches)), r.Ranks, made.BatchSize, r.Device)
 	if err == nil && metrics != "" {
 		_, err = fmt.Fprintf(env.stdout, "metrics at http://%s/metrics\n", metrics)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/config"
 	"github.com/khop-gnn/khop/sampling"
 )
 
@@ -108,8 +109,8 @@ func TestServedBatchesAreThoseOfSample(t *testing.T) {
 // What runs say of their options is a configuration: a run that is given it says the same.
 func TestRunsSayTheirOptionsAsAConfiguration(t *testing.T) {
 	data, file := small(t), filepath.Join(t.TempDir(), "c.json")
-	read := func(text json.RawMessage) loader.Options {
-		o, err := loader.ParseOptions(string(text))
+	read := func(text json.RawMessage) config.Options {
+		o, err := config.Parse(string(text))
 		expect.Ensure(t, err == nil, "%s: %v", text, err)
 		return o
 	}
@@ -131,7 +132,8 @@ func TestRunsSayTheirOptionsAsAConfiguration(t *testing.T) {
 				said)
 		}
 	}
-	want := loader.Options{Sampler: sampling.Induced{}, BatchSize: 7, Device: loader.DeviceOptions{Name: "cpu"}}
+	want := config.Options{Options: loader.Options{Sampler: sampling.Induced{}, BatchSize: 7,
+		Device: loader.DeviceOptions{Name: "cpu"}}}
 	said := startServer(t, data, "--sampler", "induced", "--batch-size", "7", "--device", "cpu").ready.Options
 	got := read(said)
 	option.Fill(&want)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/remote"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/paths"
 )
@@ -29,7 +30,7 @@ type stageResult struct {
 func (c *stageCmd) Run(env *environment) (err error) {
 	ds, took, err := watched(env, func(bar *progress) (*formats.Dataset, error) {
 		c.elsewhere.Progress, c.elsewhere.Verify = bar.report(), true
-		return c.elsewhere.Open(env.ctx, c.Dataset)
+		return remote.Open(env.ctx, c.Dataset, c.elsewhere)
 	})
 	if err != nil {
 		return err
@@ -55,7 +56,7 @@ func (f *tagFlags) open(env *environment, dataset string, lazy bool) (*formats.D
 	ds, _, err := watched(env, func(bar *progress) (*formats.Dataset, error) {
 		e := f.elsewhere
 		e.Progress, e.Lazy = bar.report(), lazy
-		return e.Open(env.ctx, dataset)
+		return remote.Open(env.ctx, dataset, e)
 	})
 	return ds, err
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/khop-gnn/khop/cmd/khop/internal/ending"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/underway"
 )
@@ -35,9 +36,9 @@ func (l *lateEnd) Write(p []byte) (int, error) {
 
 // Work that stands still says where, and what it waits for: a store, a pipe's reader, its writer, or nothing known.
 func TestWorkThatStandsStillSaysWhatItWaitsFor(t *testing.T) {
-	was, all := standstill, moved
-	standstill = 30 * time.Millisecond
-	t.Cleanup(func() { standstill, moved = was, all })
+	was, all := ending.Standstill, moved
+	ending.Standstill = 30 * time.Millisecond
+	t.Cleanup(func() { ending.Standstill, moved = was, all })
 	data, dir := small(t), t.TempDir()
 	pipe := filepath.Join(dir, "pipe")
 	expect.OK(t, unix.Mkfifo(pipe, 0o600))

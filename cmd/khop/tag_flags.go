@@ -13,7 +13,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/remote"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/samplers"
@@ -28,8 +28,8 @@ type tagFlags struct {
 	kong.Plugins
 
 	flags     []option.Option
-	own       int               // of flags: those behind are of elsewhere
-	elsewhere formats.Elsewhere // as said; of commands that read datasets or sources
+	own       int            // of flags: those behind are of elsewhere
+	elsewhere remote.Options // as said; of commands that read datasets or sources
 }
 
 // flagsOf are flags of the options of a struct. When a command runs, opt has them as given.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"path/filepath"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 
 	"github.com/khop-gnn/khop/formats/convert"
 	"github.com/khop-gnn/khop/internal/paths"
-	"github.com/khop-gnn/khop/internal/ranges"
 	"github.com/khop-gnn/khop/internal/underway"
 )
 
@@ -62,9 +62,12 @@ func (c *convertCmd) inTasks(env *environment) error {
 	return c.say(env, res, took)
 }
 
-// foldersOf returns the working folder of a task, and the dataset that it is for.
+// foldersOf returns the working folder of a task, which is a file or an address, and the dataset that it is for.
 func foldersOf(task string) (work, dataset string) {
-	work, _ = ranges.Split(task, 1)
+	work = filepath.ToSlash(task)
+	for range 2 { // the task's name, and that of its folder
+		work = work[:max(strings.LastIndexByte(work, '/'), 0)]
+	}
 	return work, strings.TrimSuffix(work, path.Ext(work))
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/khop-gnn/khop/cmd/khop/internal/mergetrace"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/internal/timeline"
@@ -34,15 +35,15 @@ func (c *traceMergeCmd) Run(env *environment) error {
 	if err := out.Check(); err != nil {
 		return err
 	}
-	var all []*timeline.Trace
+	var all []*mergetrace.Trace
 	for _, path := range c.Traces {
-		t, err := timeline.Read(paths.Text(path), func() (io.ReadCloser, error) { return openTrace(path) })
+		t, err := mergetrace.Read(paths.Text(path), func() (io.ReadCloser, error) { return openTrace(path) })
 		if err != nil {
 			return err
 		}
 		all = append(all, t)
 	}
-	return out.Write(env.ctx, func(w io.Writer) error { return timeline.Merge(w, all) })
+	return out.Write(env.ctx, func(w io.Writer) error { return mergetrace.Merge(w, all) })
 }
 
 // traceFile is a trace that is read as it comes, compressed or not.

@@ -29,7 +29,7 @@ type Sampler interface {
 	Sample(ctx context.Context, r loader.Request) (*loader.Batch, error)
 	Arrays() []layout.Array
 	Schema() *graph.Schema
-	Options() loader.Options
+	Answer() loader.Answer
 	Stats() loader.Stats
 	Estimate() loader.Estimate
 	Path() string
@@ -121,13 +121,13 @@ type describedArray struct {
 }
 
 func describe(s Sampler) ([]byte, error) {
-	opt, schema := s.Options(), s.Schema()
-	of, err := opt.Sampler.Describe(schema, opt.BatchSize)
+	made, schema := s.Answer(), s.Schema()
+	of, err := made.Sampler.Describe(schema, made.BatchSize)
 	if err != nil {
 		return nil, err
 	}
-	d := described{Dataset: s.Path(), Sampler: opt.Sampler.Fingerprint(), Layers: of.Bound.Layers,
-		BatchSize: opt.BatchSize, Workers: opt.Workers, Memory: s.Estimate(), Stats: s.Stats()}
+	d := described{Dataset: s.Path(), Sampler: made.Sampler.Fingerprint(), Layers: of.Bound.Layers,
+		BatchSize: made.BatchSize, Workers: made.Workers, Memory: s.Estimate(), Stats: s.Stats()}
 	if of.Frontier != nil {
 		d.Frontier = of.Frontier.String()
 	}

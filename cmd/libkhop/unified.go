@@ -17,8 +17,9 @@ import (
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
-	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/remote"
 	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/gather/cuda"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -36,7 +37,7 @@ type shared struct {
 type reached struct {
 	device *device.Device
 	memory *pinned.Attachment
-	store  *gather.DeviceStore
+	store  *cuda.Store
 }
 
 // on returns the column as a device addresses it, which it learns at the first call.
@@ -68,7 +69,7 @@ func (r *reached) open(ordinal int, column unified.Tensor) (err error) {
 		Purpose: pinned.Columns, OutsideHeap: true}); err != nil {
 		return err
 	}
-	r.store, err = gather.NewDeviceStore(r.device, column, r.memory.Address())
+	r.store, err = cuda.NewStore(r.device, column, r.memory.Address())
 	return err
 }
 
@@ -104,7 +105,7 @@ func (s *shared) Close() error {
 
 // columnOf opens a column of a dataset.
 func columnOf(path, nodeType, name string) (_ *shared, err error) {
-	d, err := formats.Open(path)
+	d, err := remote.Open(context.Background(), path, remote.Options{})
 	if err != nil {
 		return nil, err
 	}

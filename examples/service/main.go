@@ -9,6 +9,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,7 +18,7 @@ import (
 	"os"
 	"strconv"
 
-	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/remote"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
@@ -32,7 +33,7 @@ type Answer struct {
 }
 
 func main() {
-	ds, err := formats.Open(os.Args[1])
+	ds, err := remote.Open(context.Background(), os.Args[1], remote.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -11,11 +11,12 @@ import (
 	"strings"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/internal/address"
 	"github.com/khop-gnn/khop/formats/internal/array"
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/formats/remote"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/option"
-	"github.com/khop-gnn/khop/internal/ranges"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -61,9 +62,9 @@ type AddOptions struct {
 	Null []string `same:"null" value:"CELL" help:"..."`
 	// MemoryLimit is that of Options.
 	MemoryLimit int64 `same:"max-memory" kind:"size" help:"...bounded-memory"`
-	// Elsewhere says where a dataset that has an address is kept meanwhile.
-	Elsewhere formats.Elsewhere `json:"-"`
-	Progress  formats.Progress
+	// Remote says where a dataset that has an address is kept meanwhile.
+	Remote   remote.Options `json:"-"`
+	Progress formats.Progress
 	// Log, if set, receives what a person should know of it, a line at a time.
 	Log func(line string)
 }
@@ -119,7 +120,7 @@ type addition struct {
 // schema. Errors: *formats.Error with the file; ErrOptions; formats.ErrExist for names that are there; those of
 // formats.Extend. After an error the dataset is as it was.
 func Add(ctx context.Context, dir string, opt AddOptions) (_ *graph.Schema, err error) {
-	if ranges.Is(dir) {
+	if address.Is(dir) {
 		return addElsewhere(ctx, dir, opt)
 	}
 	adds, err := opt.additions()

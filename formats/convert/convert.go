@@ -13,6 +13,7 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/edgesort"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/staged"
+	"github.com/khop-gnn/khop/formats/remote"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/csc"
 	"github.com/khop-gnn/khop/internal/heap"
@@ -130,8 +131,8 @@ type Options struct {
 	// of buffers. Settle lowers it to what the control group leaves.
 	MemoryLimit int64 `same:"max-memory" kind:"size" help:"...bounded-memory"`
 
-	// Elsewhere says where sources that have an address are kept.
-	Elsewhere formats.Elsewhere `json:"-"`
+	// Remote says where sources that have an address are kept.
+	Remote remote.Options `json:"-"`
 
 	Progress formats.Progress `json:"-"`
 	// Spell says how notes name options, such as "--ids"; nil: by their fields. Errors name them by fields.

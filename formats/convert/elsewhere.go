@@ -10,18 +10,20 @@ import (
 	"path/filepath"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/internal/address"
+	"github.com/khop-gnn/khop/formats/internal/ranges"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/staged"
+	"github.com/khop-gnn/khop/formats/remote"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/machine"
-	"github.com/khop-gnn/khop/internal/ranges"
 	"github.com/khop-gnn/khop/internal/tempdir"
 )
 
 // to has a dataset written at its place. Where that has an address it is made in a temporary folder, and written from
 // there (docs/machines.md).
 func to(ctx context.Context, dst string, opt Options, write func(dir string) error) error {
-	if !ranges.Is(dst) {
+	if !address.Is(dst) {
 		return write(dst)
 	}
 	t, err := newTarget(ctx, dst, opt.Force)
@@ -35,10 +37,10 @@ func to(ctx context.Context, dst string, opt Options, write func(dir string) err
 // come has a source that has an address in the cache of datasets, where it is read from then on: whole, or what is read
 // of it. It returns what tells its contents from others; "" of a file or folder.
 func (c *conversion) come(ctx context.Context, whole bool) (content string, err error) {
-	if !ranges.Is(c.src) {
+	if !address.Is(c.src) {
 		return "", nil
 	}
-	from, err := openElsewhere(ctx, c.src, c.opt.Elsewhere)
+	from, err := openElsewhere(ctx, c.src, c.opt.Remote)
 	if err == nil && whole {
 		err = bring(ctx, from, c.opt)
 	}
@@ -67,8 +69,8 @@ func (c *conversion) leave() error {
 }
 
 // openElsewhere has a place for a source in the cache. The caller closes it.
-func openElsewhere(ctx context.Context, src string, e formats.Elsewhere) (*staged.Source, error) {
-	at, err := ranges.Parse(src)
+func openElsewhere(ctx context.Context, src string, e remote.Options) (*staged.Source, error) {
+	at, err := address.Parse(src)
 	if err != nil {
 		return nil, source.Error("source", "", -1, "", err)
 	}
@@ -99,7 +101,7 @@ type target struct{ staged.Target }
 
 // newTarget looks whether a dataset may be written there, before long work.
 func newTarget(ctx context.Context, dst string, force bool) (*target, error) {
-	at, err := ranges.Parse(dst)
+	at, err := address.Parse(dst)
 	if err != nil {
 		return nil, source.Error("target", "", -1, "", err)
 	}
@@ -150,9 +152,9 @@ func addElsewhere(ctx context.Context, dataset string, opt AddOptions) (schema *
 	if err != nil {
 		return nil, err
 	}
-	from := opt.Elsewhere
+	from := opt.Remote
 	from.Progress = opt.Progress
-	ds, err := from.Open(ctx, dataset)
+	ds, err := remote.Open(ctx, dataset, from)
 	if err != nil {
 		return nil, err
 	}

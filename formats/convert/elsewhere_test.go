@@ -16,12 +16,13 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/formats/remote"
 	"github.com/khop-gnn/khop/internal/expect"
-	"github.com/khop-gnn/khop/internal/ranges/rangestest"
+	"github.com/khop-gnn/khop/internal/expect/stores"
 )
 
 func TestSourcesAndTargetsElsewhereMakeTheSameDataset(t *testing.T) {
-	s := rangestest.New(t)
+	s := stores.New(t)
 	t.Setenv("KHOP_CACHE_DIR", t.TempDir())
 	t.Setenv("TMPDIR", t.TempDir())
 	folder := t.TempDir()
@@ -37,7 +38,7 @@ func TestSourcesAndTargetsElsewhereMakeTheSameDataset(t *testing.T) {
 		dst := "s3://bucket/made/x.khop"
 		res, err := Run(context.Background(), src, dst, Options{Force: true})
 		expect.Ensure(t, err == nil, "%s: %v", src, err)
-		got := expect.Must(formats.Open(dst))(t)
+		got := expect.Must(remote.Open(t.Context(), dst, remote.Options{}))(t)
 		expect.That(t, got.ID() == want.ID() && res.Edges == 3, "%s: another dataset", src)
 		from := got.Manifest().Provenance["source"]
 		expect.That(t, from == filepath.Base(src), "from %q", from)
@@ -50,27 +51,27 @@ func TestSourcesAndTargetsElsewhereMakeTheSameDataset(t *testing.T) {
 }
 
 func TestATargetElsewhereIsWholeOrNotThere(t *testing.T) {
-	s := rangestest.New(t)
+	s := stores.New(t)
 	t.Setenv("KHOP_CACHE_DIR", t.TempDir())
 	src := write(t, "e.csv", "src,dst,weight\n0,1,1\n1,2,2\n")
-	s.Fail(func(_ int, r *http.Request) rangestest.Fault {
+	s.Fail(func(_ int, r *http.Request) stores.Fault {
 		if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "dataset.json") {
-			return rangestest.Refuses
+			return stores.Refuses
 		}
-		return rangestest.None
+		return stores.None
 	})
 	_, err := Run(context.Background(), src, "s3://bucket/x.khop", Options{})
-	silent := err != nil && !strings.Contains(err.Error(), rangestest.Secret)
+	silent := err != nil && !strings.Contains(err.Error(), stores.Secret)
 	expect.That(t, silent && len(s.Names()) == 0, "%v, %q", err, s.Names())
 }
 
 func TestColumnsAreAddedToADatasetElsewhere(t *testing.T) {
-	s := rangestest.New(t)
+	s := stores.New(t)
 	t.Setenv("KHOP_CACHE_DIR", t.TempDir())
 	dst := "s3://bucket/x.khop"
 	_, err := Run(context.Background(), write(t, "e.csv", "src,dst\n0,1\n1,2\n"), dst, Options{})
 	expect.OK(t, err)
-	before := expect.Must(formats.Open(dst))(t)
+	before := expect.Must(remote.Open(t.Context(), dst, remote.Options{}))(t)
 	defer before.Close()
 	labels := filepath.Join(t.TempDir(), "y.npy")
 	expect.OK(t, os.WriteFile(labels, expect.NPY([]int64{3, 1, 2}), 0o600))
@@ -81,7 +82,7 @@ func TestColumnsAreAddedToADatasetElsewhere(t *testing.T) {
 	for _, r := range asked {
 		expect.That(t, !strings.HasPrefix(r, "DELETE") && !strings.Contains(r, "PUT /bucket/x.khop/graph"), "%s", r)
 	}
-	after := expect.Must(formats.Open(dst))(t)
+	after := expect.Must(remote.Open(t.Context(), dst, remote.Options{}))(t)
 	defer after.Close()
 	_, has := after.Graph().NodeColumn(0, "label")
 	expect.That(t, has && after.Manifest().Generation == 2, "generation %d", after.Manifest().Generation)
@@ -89,18 +90,18 @@ func TestColumnsAreAddedToADatasetElsewhere(t *testing.T) {
 
 // TestSourcesAndDatasetsAreKeptWhereOptionsSay: by a conversion, its tasks, and what is added.
 func TestSourcesAndDatasetsAreKeptWhereOptionsSay(t *testing.T) {
-	s := rangestest.New(t)
+	s := stores.New(t)
 	other := t.TempDir()
 	t.Setenv("KHOP_CACHE_DIR", other)
 	src := s.PutFolder(t, "bucket", "raw", filepath.Dir(write(t, "e.csv", "src,dst\n0,1\n1,2\n"))) + "/e.csv"
 	labels := filepath.Join(t.TempDir(), "y.npy")
 	expect.OK(t, os.WriteFile(labels, expect.NPY([]int64{3, 1, 2}), 0o600))
-	for name, do := range map[string]func(e formats.Elsewhere) error{
-		"convert": func(e formats.Elsewhere) error {
-			return expect.Err(Run(t.Context(), src, "s3://bucket/x.khop", Options{Elsewhere: e, Force: true}))
+	for name, do := range map[string]func(e remote.Options) error{
+		"convert": func(e remote.Options) error {
+			return expect.Err(Run(t.Context(), src, "s3://bucket/x.khop", Options{Remote: e, Force: true}))
 		},
-		"tasks": func(e formats.Elsewhere) error {
-			opt := Options{Elsewhere: e, Force: true}
+		"tasks": func(e remote.Options) error {
+			opt := Options{Remote: e, Force: true}
 			stages, err := PlanTasks(t.Context(), src, "s3://bucket/y.khop", 2, opt)
 			if err != nil {
 				return err
@@ -112,25 +113,25 @@ func TestSourcesAndDatasetsAreKeptWhereOptionsSay(t *testing.T) {
 			}
 			return nil
 		},
-		"add": func(e formats.Elsewhere) error {
+		"add": func(e remote.Options) error {
 			expect.Must(Run(t.Context(), write(t, "e.csv", "src,dst\n0,1\n1,2\n"), "s3://bucket/z.khop", Options{
 				Force: true}))(t)
-			return expect.Err(Add(t.Context(), "s3://bucket/z.khop", AddOptions{Elsewhere: e,
+			return expect.Err(Add(t.Context(), "s3://bucket/z.khop", AddOptions{Remote: e,
 				Columns: []Addition{{Name: "label", Path: labels}}}))
 		},
 	} {
 		dir := t.TempDir()
-		expect.OK(t, do(formats.Elsewhere{CacheDir: dir}))
+		expect.OK(t, do(remote.Options{CacheDir: dir}))
 		here, there := expect.Must(os.ReadDir(dir))(t), expect.Must(os.ReadDir(other))(t)
 		expect.That(t, len(here) > 0 && len(there) == 0, "%s: kept %v, and elsewhere %v", name, here, there)
-		err := do(formats.Elsewhere{CacheDir: t.TempDir(), CacheSize: 1})
+		err := do(remote.Options{CacheDir: t.TempDir(), CacheSize: 1})
 		expect.That(t, err != nil && strings.Contains(err.Error(), "no room"), "%s, of 1 byte: %v", name, err)
 	}
 }
 
 // TestTasksGoThroughAStore, whose source, target and working folder lie there; two machines share nothing else.
 func TestTasksGoThroughAStore(t *testing.T) {
-	s := rangestest.New(t)
+	s := stores.New(t)
 	t.Setenv("TMPDIR", t.TempDir())
 	src := write(t, "edges.csv", "src,dst,weight\nada,bob,1\ncal,bob,2\nbob,dan,3\neve,cal,4\nada,ada,5\nada,bob,6\n")
 	for _, opt := range []Options{{}, {Direction: Symmetrise, Reorder: ByDegree}} {
@@ -149,7 +150,7 @@ func TestTasksGoThroughAStore(t *testing.T) {
 				}
 			}
 		}
-		got := expect.Must(formats.Open(dst))(t)
+		got := expect.Must(remote.Open(t.Context(), dst, remote.Options{}))(t)
 		expect.That(t, got.ID() == whole.ID(), "%+v: another dataset", opt)
 		s.Put("bucket/made/x.khop.khop-tasks/data/half", []byte("half"))
 		expect.OK(t, got.Close(), CleanTasks(t.Context(), dst))
@@ -167,18 +168,18 @@ func TestTasksGoThroughAStore(t *testing.T) {
 
 // TestACommitThatFailsLeavesItsFilesToOthers that write the same dataset; cleaning removes them.
 func TestACommitThatFailsLeavesItsFilesToOthers(t *testing.T) {
-	s := rangestest.New(t)
+	s := stores.New(t)
 	t.Setenv("KHOP_CACHE_DIR", t.TempDir())
 	dst := "s3://bucket/x.khop"
 	stages := expect.Must(PlanTasks(t.Context(), write(t, "e.csv", "src,dst\n0,1\n1,2\n"), dst, 2, Options{}))(t)
 	for _, task := range slices.Concat(stages[:len(stages)-1]...) {
 		expect.Must(RunTask(t.Context(), task, Options{}))(t)
 	}
-	s.Fail(func(_ int, r *http.Request) rangestest.Fault {
+	s.Fail(func(_ int, r *http.Request) stores.Fault {
 		if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "dataset.json") {
-			return rangestest.Refuses
+			return stores.Refuses
 		}
-		return rangestest.None
+		return stores.None
 	})
 	commit := stages[len(stages)-1][0]
 	_, err := RunTask(t.Context(), commit, Options{})
@@ -192,7 +193,7 @@ func TestACommitThatFailsLeavesItsFilesToOthers(t *testing.T) {
 
 // TestTasksBringTheirPartOfASource, each on a machine of its own: all together little more than the source.
 func TestTasksBringTheirPartOfASource(t *testing.T) {
-	s := rangestest.New(t)
+	s := stores.New(t)
 	var text strings.Builder
 	for i := range 200_000 {
 		fmt.Fprintf(&text, "%d %d %d\n", i*7919%5000, i*104729%5000, i)
@@ -211,7 +212,7 @@ func TestTasksBringTheirPartOfASource(t *testing.T) {
 	_, sent := s.Requests()
 	size := int64(text.Len())
 	expect.That(t, sent < size+8*256<<10, "%d bytes came of a source of %d", sent, size)
-	got := expect.Must(formats.Open(dst))(t)
+	got := expect.Must(remote.Open(t.Context(), dst, remote.Options{}))(t)
 	expect.That(t, got.ID() == whole.ID(), "another dataset")
 	expect.OK(t, got.Close())
 	s.PutFolder(t, "bucket", "raw", filepath.Dir(write(t, "edges.txt", text.String()[1:])))

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/formats"
-	"github.com/khop-gnn/khop/formats/internal/tables"
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/guard"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
@@ -111,7 +111,7 @@ func TestWhatCannotBeConvertedIsAnErrorAndLeavesNothing(t *testing.T) {
 		{"a directory of nothing", t.TempDir(), Options{}, ErrUnknown, "From"},
 		{"an empty file", write(t, "x", ""), Options{}, ErrUnknown, "empty file"},
 		{"a pickle", write(t, "x", "\x80\x02}q\x00."), Options{}, ErrUnknown, "never executed"},
-		{"a Parquet file", write(t, "x", "PAR1\x00\x00"), Options{}, tables.ErrFormat, "write it again"},
+		{"a Parquet file", write(t, "x", "PAR1\x00\x00"), Options{}, guard.ErrFormat, "write it again"},
 		{"an unknown kind", good, Options{From: "gexf"}, ErrOptions, "edgelist"},
 		{"text as an archive", good, Options{From: "npz"}, nil, "edges.txt"},
 		{"a file as a collection", good, Options{From: "musae"}, nil, "edges.csv"},

@@ -92,7 +92,7 @@ func TestDamagedTablesNeitherHangNorPanic(t *testing.T) {
 	var whole [][]byte
 	names := []string{"all.1.parquet", "all.2.parquet", "all.arrow", "all.lz4.arrow", "all.arrows"}
 	for _, name := range names {
-		whole = append(whole, expect.Must(os.ReadFile(filepath.Join("../internal/tables/testdata", name)))(t))
+		whole = append(whole, expect.Must(os.ReadFile(filepath.Join("../internal/foreign/tables/testdata", name)))(t))
 	}
 	dir, dst, good := filepath.Join(t.TempDir(), "s"), filepath.Join(t.TempDir(), "d"), map[string]int{}
 	try := func(role, kind int, b []byte, what string) error {

@@ -9,8 +9,8 @@ import (
 	"slices"
 
 	"github.com/khop-gnn/khop/formats/internal/edgesort"
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables"
 	"github.com/khop-gnn/khop/formats/internal/source"
-	"github.com/khop-gnn/khop/formats/internal/tables"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/csc"
 	"github.com/khop-gnn/khop/internal/enum"

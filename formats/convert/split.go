@@ -11,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/formats/remote"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/names"
 	"github.com/khop-gnn/khop/internal/option"
@@ -79,7 +80,7 @@ func Split(ctx context.Context, dir string, opt SplitOptions) (*SplitResult, err
 	if err := cmp.Or(opt.check(), limit.Settle()); err != nil {
 		return nil, err
 	}
-	ds, err := formats.Open(dir)
+	ds, err := remote.Open(ctx, dir, remote.Options{})
 	if err != nil {
 		return nil, err
 	}

@@ -14,12 +14,12 @@ import (
 	"syscall"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/internal/address"
 	"github.com/khop-gnn/khop/formats/internal/depot"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/transaction"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/paths"
-	"github.com/khop-gnn/khop/internal/ranges"
 )
 
 // A conversion in tasks goes through a working folder beside the dataset, which all machines see, or one in its store:
@@ -92,7 +92,7 @@ type descriptor struct {
 
 // workOf returns the working folder of a dataset.
 func workOf(dst string) string {
-	if ranges.Is(dst) {
+	if address.Is(dst) {
 		return strings.TrimSuffix(dst, "/") + workEnd
 	}
 	return filepath.Clean(dst) + workEnd
@@ -103,7 +103,7 @@ const workEnd = ".khop-tasks"
 
 // absolute returns a path that all machines understand. An address is one.
 func absolute(path string) (string, error) {
-	if path == "" || ranges.Is(path) {
+	if path == "" || address.Is(path) {
 		return path, nil
 	}
 	return filepath.Abs(path)
@@ -132,7 +132,7 @@ func PlanTasks(ctx context.Context, src, dst string, n int, opt Options) (stages
 	if err != nil {
 		return nil, err
 	}
-	if ranges.Is(dst) {
+	if address.Is(dst) {
 		_, err = newTarget(ctx, dst, opt.Force)
 	} else {
 		err = c.roomFor(0)
@@ -300,7 +300,7 @@ func nameOf(task string, number int) string { return fmt.Sprintf("%s-%d", task, 
 // dir returns the folder of this machine that the attempt writes to.
 func (t *task) dir() string { return t.files.Dir }
 
-// RunTask runs a task of PlanTasks, by its descriptor. Of the options only MemoryLimit, Elsewhere, Progress, Heat,
+// RunTask runs a task of PlanTasks, by its descriptor. Of the options only MemoryLimit, Remote, Progress, Heat,
 // Spell and Log are its own: all others are those of the plan. What it writes has another name until it is whole, so
 // that it may be killed at any time. The result is that of the last task, which makes the dataset, and nil of all
 // others.
@@ -312,7 +312,7 @@ func RunTask(ctx context.Context, file string, opt Options) (res *Result, err er
 	if file, err = absolute(file); err != nil {
 		return nil, err
 	}
-	folder, name := ranges.Split(file, 1)
+	folder, name := address.Split(file, 1)
 	if t.work, err = depot.Of(ctx, folder); err != nil {
 		return nil, err
 	}
@@ -331,7 +331,7 @@ func RunTask(ctx context.Context, file string, opt Options) (res *Result, err er
 	own := opt
 	opt = t.plan.Options
 	opt.MemoryLimit, opt.Progress, opt.Log = own.MemoryLimit, own.Progress, own.Log
-	opt.Heat, opt.Spell, opt.Elsewhere = own.Heat, own.Spell, own.Elsewhere
+	opt.Heat, opt.Spell, opt.Remote = own.Heat, own.Spell, own.Remote
 	if t.c, err = begin(t.plan.Source, t.plan.Dataset, &opt); err != nil {
 		return nil, err
 	}
@@ -458,7 +458,7 @@ func CleanTasks(ctx context.Context, dst string) error {
 	if err := work.Remove(tasksName, dataName, doneName, planName); err != nil {
 		return err
 	}
-	if ranges.Is(dst) {
+	if address.Is(dst) {
 		t, err := newTarget(ctx, dst, true)
 		if err != nil {
 			return err

@@ -15,6 +15,7 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/depot"
 	"github.com/khop-gnn/khop/formats/internal/edgesort"
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/formats/remote"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/internal/underway"
@@ -49,7 +50,7 @@ func (t *task) commit(ctx context.Context) (res *Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := c.opt.Elsewhere.Open(ctx, u.dir.Path(nodesName))
+	nodes, err := remote.Open(ctx, u.dir.Path(nodesName), c.opt.Remote)
 	if err != nil {
 		return nil, err
 	}

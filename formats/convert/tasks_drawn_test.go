@@ -17,8 +17,9 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/formats/remote"
 	"github.com/khop-gnn/khop/internal/expect"
-	"github.com/khop-gnn/khop/internal/ranges/rangestest"
+	"github.com/khop-gnn/khop/internal/expect/stores"
 )
 
 // faults are what happens to a task before it is done.
@@ -108,7 +109,7 @@ func (f drawnFolder) put(name string, text []byte) {
 }
 
 type drawnStore struct {
-	s      *rangestest.Store
+	s      *stores.Store
 	prefix string
 }
 
@@ -135,7 +136,7 @@ func (d *drawnTasks) must(task string) {
 }
 
 // places draws where the source and the dataset are: in folders, or in a store that fails now and then.
-func (d *drawnTasks) places(s *rangestest.Store, draw int, file string) (src, dst string) {
+func (d *drawnTasks) places(s *stores.Store, draw int, file string) (src, dst string) {
 	dst = filepath.Join(d.disk, fmt.Sprintf("%d-tasks", draw))
 	d.from, d.place = drawnFolder{d.t, filepath.Dir(file)}, drawnFolder{d.t, workOf(dst)}
 	if d.r.IntN(3) > 0 {
@@ -170,22 +171,22 @@ func (d *drawnTasks) damage() bool {
 }
 
 // faulty has a store answer some requests badly, never two of them.
-func faulty(s *rangestest.Store, r *rand.Rand) {
+func faulty(s *stores.Store, r *rand.Rand) {
 	seed := r.Uint64()
-	s.Fail(func(n int, r *http.Request) rangestest.Fault {
+	s.Fail(func(n int, r *http.Request) stores.Fault {
 		draw := rand.New(rand.NewPCG(seed, uint64(n))).IntN(40)
 		write := r.Method == http.MethodPut || r.Method == http.MethodPost
 		switch {
 		case draw < 3:
-			return rangestest.Busy
+			return stores.Busy
 		case draw < 5 && !write:
-			return rangestest.Cut
+			return stores.Cut
 		case draw == 5 && r.Method == http.MethodPut:
-			return rangestest.Lost
+			return stores.Lost
 		case draw == 6 && n%8 == 0 && !write:
-			return rangestest.Stalls
+			return stores.Stalls
 		}
-		return rangestest.None
+		return stores.None
 	})
 }
 
@@ -249,7 +250,7 @@ func (d *drawnTasks) stages(draw int, stages [][]string, at int, bad string, cou
 func TestDrawnTasksMakeTheDatasetOrSayWhatIsWrong(t *testing.T) {
 	draws := expect.Draws(t, 8)
 	seed, count := expect.Seed(t), map[string]int{}
-	store := rangestest.New(t)
+	store := stores.New(t)
 	disk := smallDisk(t)
 	t.Setenv("TMPDIR", filepath.Join(disk, "tmp"))
 	expect.OK(t, os.Mkdir(os.Getenv("TMPDIR"), 0o700))
@@ -266,7 +267,7 @@ func TestDrawnTasksMakeTheDatasetOrSayWhatIsWrong(t *testing.T) {
 		at := r.IntN(len(stages) - 1) // behind which stage
 		count[bad+" runs"]++
 		bad = d.stages(i, stages, at, bad, count)
-		got, err := formats.Open(dst)
+		got, err := remote.Open(t.Context(), dst, remote.Options{})
 		want := expect.Must(formats.Open(whole))(t)
 		expect.That(t, err == nil || bad != "", "%d: %+v: no dataset: %v", i, opt, err)
 		if err == nil {

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/internal/parquetrows"
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/parquetrows"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -85,6 +85,20 @@ func newTable(w io.Writer, fields []parquetrows.Field) (*parquetrows.Table, erro
 		names[f.Name] = true
 	}
 	return parquetrows.New(w, fields)
+}
+
+// NewTable begins a Parquet table of these columns, whose names differ. put writes some rows, which it does not keep:
+// the elements of each column. end ends the table. Errors: formats.ErrExist for equal names, and those of w.
+func NewTable(w io.Writer, columns []graph.Column) (put func(elements [][]byte) error, end func() error, err error) {
+	var fields []parquetrows.Field
+	for _, c := range columns {
+		fields = append(fields, parquetrows.Field{Column: c})
+	}
+	t, err := newTable(w, fields)
+	if err != nil {
+		return nil, nil, err
+	}
+	return t.Put, t.Close, nil
 }
 
 // nodeTable writes the nodes of a type: id, columns, and splits as columns of booleans.

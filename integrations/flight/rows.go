@@ -48,7 +48,7 @@ type Rows struct {
 
 var _ tier.Remote = (*Rows)(nil)
 
-// At returns rows of the servers at an address, in the form of loader.Options.RowsFrom: grpc://A|REPLICA,B or
+// At returns rows of the servers at an address, in the form of the option rows-from: grpc://A|REPLICA,B or
 // grpc+tls://A|REPLICA,B. A file has the token, if one is named; the servers' certificates are those that the system
 // trusts, or the file ca.
 func At(address, tokenFile, ca string) (_ *Rows, err error) {
@@ -119,8 +119,8 @@ func (r *Rows) Open(ctx context.Context, dataset string, columns []tier.Column) 
 	return r.open(ctx, dataset, list)
 }
 
-// Pipe serves a loader of another process, which has started this one for Options.RowsFrom, until its input ends. at
-// returns the servers.
+// Pipe serves a loader of another process, which has started this one for the option rows-from, until its input ends.
+// at returns the servers.
 func Pipe(ctx context.Context, from io.Reader, to io.Writer, at func() (*Rows, error)) error {
 	return rowpipe.Serve(ctx, from, to, func(dataset string, columns []rowpipe.Column) (rowpipe.Fetch, error) {
 		r, err := at()

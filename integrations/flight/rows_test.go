@@ -25,6 +25,7 @@ import (
 	"github.com/khop-gnn/khop/formats/synthetic"
 	"github.com/khop-gnn/khop/integrations/flight"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/rows"
 	"github.com/khop-gnn/khop/sampling"
 )
 
@@ -160,10 +161,15 @@ func TestALoaderAsksByAProgram(t *testing.T) {
 	t.Setenv("KHOP_ROWS", program)
 	t.Setenv("CA", filepath.Join(folder, "ca"))
 	opt := options(nil)
-	opt.RowsFrom, opt.Disk.CacheBytes = "grpc+tls://"+closed, 8500
+	opt.Disk.CacheBytes = 8500
 	for token, said := range map[string]string{"token": "", "wrong": "token is missing or wrong",
 		"none": "no such file"} {
 		t.Setenv("TOKEN", filepath.Join(folder, token))
+		from, err := rows.From("grpc+tls://" + closed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		opt.Hooks.Remote = from
 		got, err := digests(t, ds, opt, nil)
 		if said == "" && (err != nil || !slices.Equal(got, want)) ||
 			said != "" && (err == nil || !strings.Contains(err.Error(), said)) {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/embed"
+	"github.com/khop-gnn/khop/integrations/gnn/internal/embed"
 	"github.com/khop-gnn/khop/internal/names"
 	"github.com/khop-gnn/khop/internal/narrow"
 	"github.com/khop-gnn/khop/internal/option"
@@ -52,6 +52,9 @@ type EmbedOptions struct {
 	Rows   func(layer int, nodes string, own []float32, sums map[string][]float32, y []float32) error
 	Type   string `value:"TYPE" help:"With --layers: node type whose rows are written; default: the first one."`
 
+	// Parquet begins a table of columns for an Out that is a .parquet file, as formats/export.NewTable does: put writes
+	// some rows, the elements of each column, and end ends the table.
+	Parquet func(w io.Writer, columns []graph.Column) (put func(elements [][]byte) error, end func() error, err error)
 	// Tuning says how sparse products are computed; nil is the default. It changes no result.
 	Tuning *sparse.Tuning
 	// Progress receives how many nodes of a step are done.
@@ -215,6 +218,9 @@ func (e *embedding) open(ctx context.Context) (err error) {
 	of, err := e.opt.nodes(ctx, g.Schema().Nodes[e.of].Count)
 	if err != nil {
 		return err
+	}
+	if e.opt.toParquet() && e.opt.Parquet == nil {
+		return option.Errorf(ErrOptions, e.opt, "Out", " is a Parquet file: say what writes it (EmbedOptions.Parquet)")
 	}
 	if of != nil && !e.opt.toFile() {
 		return option.Errorf(ErrOptions, e.opt, "Out",

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/embed"
+	"github.com/khop-gnn/khop/integrations/gnn/internal/embed"
 	"github.com/khop-gnn/khop/sparse"
 	"github.com/khop-gnn/khop/unified"
 )

@@ -16,7 +16,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/embed"
+	"github.com/khop-gnn/khop/integrations/gnn/internal/embed"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/unified"

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/embed"
+	"github.com/khop-gnn/khop/integrations/gnn/internal/embed"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/unified"

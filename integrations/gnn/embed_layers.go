@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/embed"
+	"github.com/khop-gnn/khop/integrations/gnn/internal/embed"
 	"github.com/khop-gnn/khop/internal/vector"
 	"github.com/khop-gnn/khop/internal/wholefile"
 	"github.com/khop-gnn/khop/sparse"

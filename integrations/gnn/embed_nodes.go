@@ -14,7 +14,6 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/option"
-	"github.com/khop-gnn/khop/internal/parquetrows"
 	"github.com/khop-gnn/khop/internal/wholefile"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -98,7 +97,7 @@ func (e *embedding) write(ctx context.Context) error {
 	}
 	return e.file().Write(ctx, func(w io.Writer) error {
 		if e.opt.toParquet() {
-			return from.parquet(ctx, w)
+			return from.parquet(ctx, w, &e.opt)
 		}
 		return from.npy(ctx, w)
 	})
@@ -159,13 +158,13 @@ func (m *madeRows) npy(ctx context.Context, w io.Writer) error {
 }
 
 // parquet writes the rows as a table: the nodes' ids, and a list of numbers each.
-func (m *madeRows) parquet(ctx context.Context, w io.Writer) error {
-	column := graph.Column{Name: "embedding", DType: unified.Float32, Shape: []int64{m.row / floatBytes}}
-	t, err := parquetrows.New(w, []parquetrows.Field{parquetrows.Number("id"), {Column: column}})
+func (m *madeRows) parquet(ctx context.Context, w io.Writer, opt *EmbedOptions) error {
+	put, end, err := opt.Parquet(w, []graph.Column{{Name: "id", DType: unified.Int64},
+		{Name: "embedding", DType: unified.Float32, Shape: []int64{m.row / floatBytes}}})
 	if err != nil {
 		return err
 	}
 	return errors.Join(m.each(ctx, func(ids []int64, raw []byte) error {
-		return t.Put([][]byte{unified.FromSlice(ids).Bytes(), raw})
-	}), t.Close())
+		return put([][]byte{unified.FromSlice(ids).Bytes(), raw})
+	}), end())
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/embed"
+	"github.com/khop-gnn/khop/integrations/gnn/internal/embed"
 	"github.com/khop-gnn/khop/internal/option"
 )
 

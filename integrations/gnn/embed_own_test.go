@@ -10,8 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/embed"
+	"github.com/khop-gnn/khop/integrations/gnn/internal/embed"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/sparse"
@@ -322,4 +323,14 @@ func gatOptions(l *layer) *EmbedOptions {
 			})
 			return nil
 		}}
+}
+
+// TestRowsGoToAParquetFileByAWriterThatIsGiven: without one it is an error before any work.
+func TestRowsGoToAParquetFileByAWriterThatIsGiven(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	expect.OK(t, formats.WriteGraph(t.Context(), dir, communities(t, 70, false), formats.WriterOptions{}))
+	opt := EmbedOptions{Layers: "mean:4", Out: filepath.Join(t.TempDir(), "rows.parquet")}
+	err := expect.Err(Embed(t.Context(), dir, opt))
+	expect.Is(t, err, ErrOptions, "without a writer")
+	expect.That(t, strings.Contains(err.Error(), "EmbedOptions.Parquet"), "%v", err)
 }

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/khop-gnn/khop/internal/embed"
+	"github.com/khop-gnn/khop/integrations/gnn/internal/embed"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )

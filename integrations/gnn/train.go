@@ -134,14 +134,14 @@ func open(ctx context.Context, source loader.Source, opt Options, memory *budget
 }
 
 // preparation returns what workers of the loader make of blocks for a model, while another batch is learned.
-func preparation(model string) sparse.Preparation {
+func preparation(model string) loader.Preparation {
 	switch model {
 	case "gcn":
-		return sparse.Transpose | sparse.GCNNorm | sparse.Loops
+		return loader.Transpose | loader.GCNNorm | loader.Loops
 	case "gat":
-		return sparse.Transpose | sparse.Loops
+		return loader.Transpose | loader.Loops
 	}
-	return sparse.Transpose
+	return loader.Transpose
 }
 
 // block returns the matrix of a layer that the model computes with, of arrays that come with the batch.

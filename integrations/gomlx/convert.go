@@ -28,7 +28,7 @@ type converter struct {
 }
 
 func newConverter(ld *loader.Loader, pad Pad) (*converter, error) {
-	schema, opt := ld.Schema(), ld.Options()
+	schema := ld.Schema()
 	if n, e := len(schema.Nodes), len(schema.Edges); n != 1 || e != 1 {
 		return nil, fmt.Errorf("%w: it has %d node types and %d edge types: train on it from package loader, or on a "+
 			"graph without types", ErrGraph, n, e)
@@ -48,7 +48,7 @@ func newConverter(ld *loader.Loader, pad Pad) (*converter, error) {
 		}
 	}
 	seeds := fullSeeds(ld)
-	said, err := opt.Sampler.Describe(schema, int(seeds))
+	said, err := ld.Answer().Sampler.Describe(schema, int(seeds))
 	if err != nil {
 		return nil, err
 	}

@@ -97,4 +97,4 @@ func (s *sizes) fits(n, e []int64) error {
 func powerOfTwo(n int64) int { return 1 << bits.Len64(uint64(max(n, 1)-1)) }
 
 // fullSeeds returns the seeds of a full batch.
-func fullSeeds(ld *loader.Loader) int64 { return min(int64(ld.Options().BatchSize), ld.NumSeeds()) }
+func fullSeeds(ld *loader.Loader) int64 { return min(int64(ld.Answer().BatchSize), ld.NumSeeds()) }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
+	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/internal/expect"
 )
 
@@ -89,4 +90,14 @@ func TestMetersWorkWithoutNVML(t *testing.T) {
 	expect.That(t, r.BoardJoules != nil || strings.Contains(r.NotMeasured["board"], "board energy: "), "%v",
 		r.NotMeasured)
 	expect.OK(t, m.Close())
+}
+
+// The board that is measured is that of the device which makes the batches.
+func TestTheBusAddressOfADevice(t *testing.T) {
+	cudatest.Open(t)
+	at, err := BusAddress("cuda:0")
+	expect.That(t, err == nil && strings.Count(at, ":") == 2, "%q, %v", at, err)
+	_, err = BusAddress("cuda:99")
+	expect.That(t, err != nil, "a device that is not there has a board")
+	cudatest.Report(t)
 }

@@ -2,9 +2,11 @@ package meters
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/internal/machine"
 )
 
@@ -57,6 +59,19 @@ func Open(address string) *Meters {
 	}
 	m.host, m.noHost = openHost()
 	return m
+}
+
+// BusAddress returns where a device is on the PCI bus, as Open takes it; empty for "cpu".
+func BusAddress(on string) (string, error) {
+	ordinal := 0
+	if _, err := fmt.Sscanf(on, "cuda:%d", &ordinal); err != nil {
+		return "", nil
+	}
+	d, err := device.Open(ordinal)
+	if err != nil {
+		return "", err
+	}
+	return machine.FindPCI(d.PCI()).Address, d.Close()
 }
 
 // Close closes the meters.

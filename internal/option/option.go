@@ -103,6 +103,8 @@ func fields(t reflect.Type, index []int, path, group string) (all []Option) {
 				o.Name, o.Kind, o.Choices, o.Help, o.Sets = name, "bool", nil, long[name], n+1
 				all = append(all, o)
 			}
+		case f.Anonymous && f.Type.Kind() == reflect.Struct:
+			all = append(all, fields(f.Type, at, path, group)...)
 		case f.Type.Kind() == reflect.Struct && tag == "":
 			inner := group
 			if inner == "" {

@@ -3,11 +3,12 @@
 package timeline
 
 import (
-	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -33,5 +34,5 @@ func TestATraceToAPipeWaitsForItsReaderFirst(t *testing.T) {
 	f.Lane("one").Begin("span", 1).End()
 	expect.OK(t, f.Close())
 	text := <-read
-	expect.Must(Read("pipe", func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil }))(t)
+	expect.That(t, json.Valid(text) && strings.Contains(string(text), `"span"`), "%s", text)
 }

@@ -36,7 +36,7 @@ func (f *File) write(to io.Writer) error {
 		base = 0
 	}
 	arrows := f.arrows(from)
-	w := newWriter(to, base)
+	w := NewWriter(to, base)
 	w.meta(0, "process_name", "khop")
 	for _, l := range f.lanes {
 		if len(l.events) == 0 {
@@ -48,14 +48,14 @@ func (f *File) write(to io.Writer) error {
 			e := &l.events[i]
 			arrow := (e.kind == made || e.kind == used) && arrows[e.value] == 2
 			if e.start >= from && (e.kind == span || e.kind == counter || arrow) {
-				w.event(e, firstThread+l.number)
+				w.own(e, firstThread+l.number)
 			}
 		}
 	}
 	for _, e := range f.changes(from) {
-		w.event(&e, firstThread)
+		w.own(&e, firstThread)
 	}
-	return w.end()
+	return w.End()
 }
 
 // changes returns counters that many lanes change, as values. What they were before the first change that is left is
@@ -114,50 +114,56 @@ func (l *Lane) inOrder() {
 	}
 }
 
-// writer writes events. The first error of the buffer stays, and Flush returns it.
-type writer struct {
-	*bufio.Writer
+// Writer writes the events of a trace. The first error stays, and End returns it.
+type Writer struct {
+	to      *bufio.Writer
 	base    int64
 	process int64 // whose number asks the system each time
 	another bool  // it has written one
 	room    []byte
 }
 
-// newWriter writes what comes before the events of a trace whose times count from base.
-func newWriter(to io.Writer, base int64) *writer {
-	w := &writer{Writer: bufio.NewWriterSize(to, 1<<16), base: base, process: int64(process())}
-	fmt.Fprintf(w, "%s,\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":%d,\"traceEvents\":[", mark, base)
+// NewWriter writes what comes before the events of a trace whose times count from base.
+func NewWriter(to io.Writer, base int64) *Writer {
+	w := &Writer{to: bufio.NewWriterSize(to, 1<<16), base: base, process: int64(process())}
+	fmt.Fprintf(w.to, "%s,\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":%d,\"traceEvents\":[", mark, base)
 	return w
 }
 
-// end writes what comes after the events.
-func (w *writer) end() error {
-	_, _ = w.WriteString("\n]}\n")
-	return w.Flush()
+// End writes what comes after the events.
+func (w *Writer) End() error {
+	_, _ = w.to.WriteString("\n]}\n")
+	return w.to.Flush()
 }
 
 // begin writes what comes before an event.
-func (w *writer) begin() {
+func (w *Writer) begin() {
 	if w.another {
-		_ = w.WriteByte(',')
+		_ = w.to.WriteByte(',')
 	}
 	w.another = true
-	_ = w.WriteByte('\n')
+	_ = w.to.WriteByte('\n')
 }
 
-func (w *writer) meta(thread int, what, name string) {
+// Event writes an event, as JSON.
+func (w *Writer) Event(text []byte) {
 	w.begin()
-	fmt.Fprintf(w, `{"ph":"M","pid":%d,"tid":%d,"name":%q,"args":{"name":%q}}`, w.process, thread, what, name)
+	_, _ = w.to.Write(text)
 }
 
-func (w *writer) sort(thread int) {
+func (w *Writer) meta(thread int, what, name string) {
+	w.begin()
+	fmt.Fprintf(w.to, `{"ph":"M","pid":%d,"tid":%d,"name":%q,"args":{"name":%q}}`, w.process, thread, what, name)
+}
+
+func (w *Writer) sort(thread int) {
 	w.begin()
 	const form = `{"ph":"M","pid":%d,"tid":%d,"name":"thread_sort_index","args":{"sort_index":%d}}`
-	fmt.Fprintf(w, form, w.process, thread, thread)
+	fmt.Fprintf(w.to, form, w.process, thread, thread)
 }
 
-// micros appends nanoseconds as microseconds, exactly: as a float, those since 1970 would lose some.
-func micros(b []byte, ns int64) []byte {
+// Micros appends nanoseconds as microseconds, exactly: as a float, those since 1970 would lose some.
+func Micros(b []byte, ns int64) []byte {
 	if ns < 0 {
 		b, ns = append(b, '-'), -ns
 	}
@@ -166,18 +172,19 @@ func micros(b []byte, ns int64) []byte {
 	return append(b, '.', byte('0'+part/100), byte('0'+part/10%10), byte('0'+part%10))
 }
 
-func (w *writer) event(e *event, thread int) {
+// own writes an event of a lane.
+func (w *Writer) own(e *event, thread int) {
 	w.begin()
 	b := append(w.room[:0], `{"cat":"khop","pid":`...)
 	b = strconv.AppendInt(b, w.process, 10)
 	b = append(b, `,"tid":`...)
 	b = strconv.AppendInt(b, int64(thread), 10)
 	b = append(b, `,"ts":`...)
-	b = micros(b, e.start-w.base)
+	b = Micros(b, e.start-w.base)
 	switch e.kind {
 	case span:
 		b = append(b, `,"ph":"X","dur":`...)
-		b = micros(b, e.length)
+		b = Micros(b, e.length)
 		b = append(b, `,"name":`...)
 		b = strconv.AppendQuote(b, e.name)
 		if e.value >= 0 {
@@ -198,5 +205,5 @@ func (w *writer) event(e *event, thread int) {
 		b = strconv.AppendInt(b, e.value, 10)
 	}
 	w.room = append(b, '}')
-	_, _ = w.Write(w.room)
+	_, _ = w.to.Write(w.room)
 }

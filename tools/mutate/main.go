@@ -28,7 +28,7 @@ func main() {
 	n := flag.Int("n", 100, "mutants to try")
 	seed := flag.Uint64("seed", 1, "of the sample")
 	skip := flag.String("skip", "", "files to leave out: a regular expression of their names")
-	equivalent := flag.String("equivalent", "", "list of equivalent mutants, see equivalent.txt")
+	equivalent := flag.String("equivalent", "", "list of equivalent mutants: FILE | BEFORE | AFTER | REASON a line")
 	leave := flag.String("leave", "", "lines to leave out: a regular expression, such as prefetch")
 	only := flag.String("only", "", "mutants to try: a regular expression of FILE:LINE OPERATOR")
 	above := flag.String("above", "", "packages whose tests get what the package's own tests miss, with commas between")

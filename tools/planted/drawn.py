@@ -24,7 +24,7 @@ import tempfile
 
 from planted import ROOT, WHAT, built, including, restored, simulator
 
-FILES = subprocess.run(["git", "ls-files", "gather/*.cu*", "sampling/*.cu*", "sparse/*.cu", "internal/rng/*.cuh"],
+FILES = subprocess.run(["git", "ls-files", "gather/cuda/*.cu*", "sampling/*.cu*", "sparse/*.cu", "internal/rng/*.cuh"],
                        cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
 EXCHANGED = {" < ": (" <= ", " > "), " <= ": (" < ",), " > ": (" >= ", " < "), " >= ": (" > ",), " == ": (" != ",),
              " != ": (" == ",), " && ": (" || ",), " || ": (" && ",), " + ": (" - ",), " - ": (" + ",),

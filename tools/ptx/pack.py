@@ -2,7 +2,7 @@
 """The file in which the PTX of a folder's kernels is committed and embedded: kernels.ptx.zip, with a member x.ptx for
 each x.cu.
 
-  pack.py DIR    unpacks all packs of the repository into DIR, as DIR/gather/rows.ptx, and removes other .ptx files
+  pack.py DIR    unpacks all packs of the repository into DIR, as DIR/gather/cuda/rows.ptx, and removes other .ptx files
                  from it; a file that is there already keeps its time
 
 A pack is an ordinary ZIP file (device.LoadPacked reads it, and so do unzip and python3 -m zipfile). The same kernels
@@ -56,7 +56,7 @@ def find(ending):
 
 
 def kernels():
-    """The PTX of all packs of the repository: {"gather/rows.ptx": text}."""
+    """The PTX of all packs of the repository: {"gather/cuda/rows.ptx": text}."""
     return {os.path.join(os.path.dirname(path), name): text for path in find(NAME)
             for name, text in unpack(ROOT / path).items()}
 

@@ -2,7 +2,9 @@
 // It is a module of its own, so that khop depends on nothing for it. The same commit gives the same bytes, wherever and
 // whenever it is built, but for a signature of another key.
 //
-// goreleaser does not drive it: most of the work would be its hooks.
+// goreleaser does not drive it: most of the work would be its hooks. nfpm v2.48.0 would write the Debian package in
+// place of 45 lines of deb.go. It brings a git client, OpenPGP and 250 packages more, which each run of the tests would
+// compile.
 package main
 
 import (

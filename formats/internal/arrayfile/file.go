@@ -10,6 +10,10 @@ import (
 	"github.com/khop-gnn/khop/internal/direct"
 )
 
+// ChunkBytes is how much of the elements one checksum covers in datasets that are written. Tests of other packages make
+// it smaller.
+var ChunkBytes int64 = 64 << 20
+
 // Shared is what the files of one dataset share while they are written. It is set before the first of them.
 type Shared struct {
 	ChunkBytes int64             // of elements that one checksum covers

@@ -10,10 +10,11 @@ import (
 	"path/filepath"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/internal/address"
+	"github.com/khop-gnn/khop/formats/internal/ranges"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/paths"
-	"github.com/khop-gnn/khop/internal/ranges"
 )
 
 // Depot has files, of names with slashes.
@@ -67,10 +68,10 @@ func (a *Attempt) End() error { return a.remove(a.first) }
 
 // Of returns the depot that is a folder or an address. Its context ends what is asked of a store.
 func Of(ctx context.Context, name string) (Depot, error) {
-	if !ranges.Is(name) {
+	if !address.Is(name) {
 		return Folder(name), nil
 	}
-	at, err := ranges.Parse(name)
+	at, err := address.Parse(name)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/khop-gnn/khop/internal/ranges"
+	"github.com/khop-gnn/khop/formats/internal/ranges"
 	"github.com/khop-gnn/khop/internal/underway"
 	"github.com/khop-gnn/khop/internal/wholefile"
 )

@@ -12,7 +12,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/khop-gnn/khop/internal/ranges"
+	"github.com/khop-gnn/khop/formats/internal/address"
+	"github.com/khop-gnn/khop/formats/internal/ranges"
 	"github.com/khop-gnn/khop/internal/tempdir"
 )
 
@@ -20,7 +21,7 @@ import (
 type Store struct {
 	ctx    context.Context
 	client *ranges.Client
-	at     ranges.Location
+	at     address.Location
 }
 
 // Path implements Depot.

@@ -8,8 +8,8 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/khop-gnn/khop/formats/internal/depot"
+	"github.com/khop-gnn/khop/formats/internal/ranges"
 	"github.com/khop-gnn/khop/formats/internal/source"
-	"github.com/khop-gnn/khop/internal/ranges"
 )
 
 // Reader reads a file. It has one owner, who calls Close.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/khop-gnn/khop/formats/internal/origin"
 	"github.com/khop-gnn/khop/internal/wholefile"
 )
 
@@ -102,13 +103,13 @@ func (x *index) used(states []byte) (n int64) {
 	return n
 }
 
+// Manifest is the name of a dataset's manifest.
+const Manifest = "dataset.json"
+
 const (
 	lockName   = "lock"
-	indexName  = "index.json"
 	statesName = "units"
-	dataName   = "data"
 	fillName   = "fill"
-	manifest   = "dataset.json"
 	unfinished = ".khop-" // begins the names of folders that are being made or removed
 )
 
@@ -123,7 +124,7 @@ func (c *Cache) locked(ctx context.Context, do func() error) error {
 
 // entryOf reads what an entry says of itself.
 func (c *Cache) entryOf(key string) (x index, states []byte, err error) {
-	text, err := os.ReadFile(filepath.Join(c.Dir, key, indexName))
+	text, err := os.ReadFile(filepath.Join(c.Dir, key, origin.Index))
 	if err == nil {
 		err = json.Unmarshal(text, &x)
 	}
@@ -210,7 +211,7 @@ func (c *Cache) make(key string, x index, text []byte) error {
 	if err := os.RemoveAll(fresh); err != nil {
 		return err
 	}
-	data := filepath.Join(fresh, dataName)
+	data := filepath.Join(fresh, origin.Data)
 	if err := os.MkdirAll(filepath.Join(fresh, fillName), 0o700); err != nil {
 		return err
 	}
@@ -230,10 +231,10 @@ func (c *Cache) make(key string, x index, text []byte) error {
 	if err != nil {
 		return err
 	}
-	made := map[string][]byte{filepath.Join(fresh, lockName): nil, filepath.Join(fresh, indexName): said,
+	made := map[string][]byte{filepath.Join(fresh, lockName): nil, filepath.Join(fresh, origin.Index): said,
 		filepath.Join(fresh, statesName): make([]byte, units)}
 	if text != nil {
-		made[filepath.Join(data, manifest)] = text
+		made[filepath.Join(data, Manifest)] = text
 	}
 	for name, b := range made {
 		if err := wholefile.New(name, 0o600, b); err != nil {

@@ -19,10 +19,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/khop-gnn/khop/formats/internal/arrayfile"
+	"github.com/khop-gnn/khop/formats/internal/origin"
+	"github.com/khop-gnn/khop/formats/internal/ranges"
 	"github.com/khop-gnn/khop/formats/internal/transaction"
 	"github.com/khop-gnn/khop/internal/direct"
 	"github.com/khop-gnn/khop/internal/machine"
-	"github.com/khop-gnn/khop/internal/ranges"
 )
 
 // Dataset is what an entry is made of.
@@ -106,7 +107,7 @@ func (e *Entry) path(names ...string) string {
 }
 
 // Dir returns the folder that has the dataset.
-func (e *Entry) Dir() string { return e.path(dataName) }
+func (e *Entry) Dir() string { return e.path(origin.Data) }
 
 // Close lets the cache remove the entry, when every process has closed it.
 func (e *Entry) Close() error {

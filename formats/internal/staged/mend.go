@@ -2,7 +2,6 @@ package staged
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -15,19 +14,6 @@ import (
 
 	"github.com/khop-gnn/khop/internal/wholefile"
 )
-
-// SourceOf returns where the dataset in a folder of a cache (Entry.Dir) lies; "" of any other folder.
-func SourceOf(dir string) string {
-	if filepath.Base(dir) != dataName {
-		return ""
-	}
-	var x index
-	text, err := os.ReadFile(filepath.Join(filepath.Dir(dir), indexName))
-	if err != nil || json.Unmarshal(text, &x) != nil || x.Chunk <= 0 {
-		return ""
-	}
-	return x.Source
-}
 
 // fits reports whether an entry that is there has the files of the dataset. What it does not fit is made anew.
 func (e *Entry) fits(x index, states []byte, units int) bool {
@@ -67,7 +53,7 @@ func (e *Entry) mendManifest() error {
 	if e.of.Manifest == nil {
 		return nil
 	}
-	name := filepath.Join(e.Dir(), manifest)
+	name := filepath.Join(e.Dir(), Manifest)
 	text, err := os.ReadFile(name)
 	if err == nil && slices.Equal(text, e.of.Manifest) {
 		return nil

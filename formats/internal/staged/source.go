@@ -8,8 +8,9 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/khop-gnn/khop/formats/internal/address"
+	"github.com/khop-gnn/khop/formats/internal/ranges"
 	"github.com/khop-gnn/khop/internal/machine"
-	"github.com/khop-gnn/khop/internal/ranges"
 )
 
 // sourceChunk is the bytes of the chunks that files of sources are brought by, several of them by a request: few beside
@@ -31,7 +32,7 @@ type Source struct {
 
 // OpenSource makes the entry of a source, an object or all objects of a folder. Nothing is brought. Where one of them
 // changes, the source is another one.
-func OpenSource(ctx context.Context, c Cache, client *ranges.Client, at ranges.Location) (*Source, error) {
+func OpenSource(ctx context.Context, c Cache, client *ranges.Client, at address.Location) (*Source, error) {
 	list, folder, err := client.Find(ctx, at)
 	if err != nil {
 		return nil, err

@@ -13,9 +13,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/khop-gnn/khop/formats/internal/address"
+	"github.com/khop-gnn/khop/formats/internal/ranges"
 	"github.com/khop-gnn/khop/formats/internal/transaction"
 	"github.com/khop-gnn/khop/internal/option"
-	"github.com/khop-gnn/khop/internal/ranges"
 )
 
 // uploadsAtATime is how many files are written at a time.
@@ -24,7 +25,7 @@ const uploadsAtATime = 2
 // Target is the address at which a dataset is to be.
 type Target struct {
 	Client *ranges.Client
-	At     ranges.Location
+	At     address.Location
 	Force  bool // a dataset that is there may be replaced
 	// Shared says that others may be writing the same dataset: what was written stays after a failure, for them.
 	Shared bool
@@ -35,7 +36,7 @@ type Target struct {
 // Check refuses a target at which a dataset is that may not be replaced: transaction.ErrExist. It reports whether one
 // is.
 func (t *Target) Check(ctx context.Context) (there bool, err error) {
-	err = t.Client.Object(t.At.Join(manifest), -1).Stat(ctx)
+	err = t.Client.Object(t.At.Join(Manifest), -1).Stat(ctx)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
@@ -60,7 +61,7 @@ func (t *Target) Upload(ctx context.Context, dir string, progress func(done, tot
 	}
 	there, err := t.Check(ctx)
 	if err == nil && there && !more {
-		err = t.Client.Delete(ctx, t.At.Join(manifest))
+		err = t.Client.Delete(ctx, t.At.Join(Manifest))
 	}
 	if err != nil {
 		return err
@@ -83,7 +84,7 @@ func (t *Target) Upload(ctx context.Context, dir string, progress func(done, tot
 		})
 	}
 	if err = g.Wait(); err == nil {
-		if err = t.put(ctx, dir, manifest, !more); errors.Is(err, ranges.ErrChanged) { // another writer's came first
+		if err = t.put(ctx, dir, Manifest, !more); errors.Is(err, ranges.ErrChanged) { // another writer's came first
 			return t.taken()
 		}
 	}
@@ -129,7 +130,7 @@ func (t *Target) news(dir string) (list []ranges.Found, total int64, more bool, 
 			return err
 		}
 		name, err := filepath.Rel(dir, path)
-		if name = filepath.ToSlash(name); err != nil || name == manifest {
+		if name = filepath.ToSlash(name); err != nil || name == Manifest {
 			return err
 		}
 		st, err := d.Info()

@@ -21,7 +21,7 @@ import (
 
 	"google.golang.org/grpc/credentials"
 
-	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/remote"
 	"github.com/khop-gnn/khop/integrations/flight"
 	"github.com/khop-gnn/khop/loader"
 )
@@ -78,7 +78,7 @@ func run(ctx context.Context, args []string) error {
 			return flight.At(f.pipe, f.tokenFile, f.ca)
 		})
 	}
-	ds, err := formats.Open(dataset)
+	ds, err := remote.Open(ctx, dataset, remote.Options{})
 	if err != nil {
 		return err
 	}

@@ -211,7 +211,7 @@ def test_a_folder_with_only_preprocessed_opens(program):
     import shutil
     import tempfile
 
-    typed = pathlib.Path(__file__).parents[3] / "formats/internal/graphbolt/testdata/typed"
+    typed = pathlib.Path(__file__).parents[3] / "formats/internal/foreign/graphbolt/testdata/typed"
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(typed / "preprocessed", pathlib.Path(folder) / "preprocessed")
         data = gb.OnDiskDataset(folder).load()

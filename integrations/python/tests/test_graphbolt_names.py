@@ -12,7 +12,7 @@ import khop.graphbolt as gb  # noqa: E402
 from conftest import run  # noqa: E402
 from graph_of_dgl import random_graph  # noqa: E402
 
-TYPED = pathlib.Path(__file__).parents[3] / "formats/internal/graphbolt/testdata/typed"
+TYPED = pathlib.Path(__file__).parents[3] / "formats/internal/foreign/graphbolt/testdata/typed"
 
 
 @pytest.fixture

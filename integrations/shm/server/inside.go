@@ -87,5 +87,5 @@ func (i *Inside) Close() error {
 	return i.err
 }
 
-// Options returns the options in effect, as Server.Options does.
+// Options returns the options that were given, as Server.Options does.
 func (i *Inside) Options() Options { return i.server.Options() }

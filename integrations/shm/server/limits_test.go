@@ -222,7 +222,7 @@ func TestRanksShareTheWorkers(t *testing.T) {
 	for world, want := range map[int]int{1: 5, 2: 2, 8: 1} {
 		s := serve(t, plainGraph(t, 500), Options{Loader: opt, WorldSize: world})
 		for _, r := range s.ranks {
-			got := r.loader.Options().Workers
+			got := r.loader.Answer().Workers
 			expect.That(t, got == want, "%d ranks: %d workers, want %d", world, got, want)
 		}
 	}

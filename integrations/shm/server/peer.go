@@ -186,13 +186,13 @@ func blame(err error) error {
 
 func (p *peer) welcome() error {
 	r, s := p.rank, p.server
-	opt := r.loader.Options()
+	opt, made := r.loader.Options(), r.loader.Answer()
 	d := describe{
 		Version: s.opt.Version, PID: os.Getpid(), Dataset: s.name, DatasetID: fmt.Sprintf("%x", s.id),
-		Sampler: opt.Sampler.Fingerprint(), Layers: r.loader.NumLayers(), Seeds: opt.Seeds.String(),
+		Sampler: made.Sampler.Fingerprint(), Layers: r.loader.NumLayers(), Seeds: made.Seeds.String(),
 		NumSeeds:  r.loader.NumSeeds(),
-		BatchSize: opt.BatchSize, Shuffle: opt.Shuffle, DropLast: opt.DropLast, Remainder: opt.Remainder.String(),
-		Batches: r.loader.AllBatches(), Epochs: s.opt.Epochs, Readers: s.opt.Readers, Device: opt.Device.Name,
+		BatchSize: made.BatchSize, Shuffle: opt.Shuffle, DropLast: opt.DropLast, Remainder: opt.Remainder.String(),
+		Batches: r.loader.AllBatches(), Epochs: s.opt.Epochs, Readers: s.opt.Readers, Device: made.Device,
 		Why:   s.why,
 		State: r.state(), Notes: s.noted.all(),
 	}

@@ -112,7 +112,7 @@ func (r *rank) open(ctx context.Context, src *loader.Placed, opt loader.Options)
 	if r.loader, err = loader.NewContext(ctx, src, opt); err != nil {
 		return err
 	}
-	of, err := r.loader.Options().Sampler.Describe(src.Graph().Schema(), opt.BatchSize)
+	of, err := r.loader.Answer().Sampler.Describe(src.Graph().Schema(), opt.BatchSize)
 	if err != nil {
 		return err
 	}

@@ -91,7 +91,7 @@ func (r *rank) serve(run *run) {
 
 // deliver queues the batches of a run.
 func (r *rank) deliver(run *run) error {
-	room := max(1, r.loader.Options().Tuning.Prefetch-r.server.opt.Hold)
+	room := max(1, r.loader.Answer().Prefetch-r.server.opt.Hold)
 	for b, err := range r.loader.Range(run.ctx, run.at.epoch, run.at.next, math.MaxUint64) {
 		r.mu.Lock()
 		if err != nil { // it comes after the batches before it

@@ -327,14 +327,17 @@ func (s *Server) Close() error {
 	return s.closeErr
 }
 
-// Options returns the options in effect: with defaults, and the loader's options for rank 0.
+// Options returns the options that were given, with defaults; of the loader those of rank 0.
 func (s *Server) Options() Options {
 	o := s.opt
 	o.Loader, o.IndexDType = s.ranks[0].loader.Options(), s.ranks[0].index
 	return o
 }
 
-// DeviceReason says why Options().Loader.Device was chosen to make batches.
+// Answer returns what the loader of rank 0 has made of its options.
+func (s *Server) Answer() loader.Answer { return s.ranks[0].loader.Answer() }
+
+// DeviceReason says why Answer().Device makes batches.
 func (s *Server) DeviceReason() string { return s.why }
 
 // NumBatches returns the batches of an epoch that rank 0 yields.

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/internal/timeline"
+	"github.com/khop-gnn/khop/loader/internal/placed"
 	"github.com/khop-gnn/khop/loader/internal/slots"
-	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -26,9 +26,9 @@ type arrayReader struct {
 }
 
 // OpenReaders opens a reader of each tier that has one of the columns: by array, nil for what is not a column.
-func OpenReaders(columns []*tiers.Column, w tier.Worker) (r Readers, err error) {
+func OpenReaders(columns []*placed.Column, w tier.Worker) (r Readers, err error) {
 	r.of = make([]arrayReader, len(columns))
-	opened := map[*tiers.PlacedTier]tier.Reader{}
+	opened := map[*placed.Tier]tier.Reader{}
 	for i, c := range columns {
 		if c == nil {
 			continue

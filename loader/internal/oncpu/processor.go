@@ -12,6 +12,7 @@ import (
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/loader/internal/errs"
 	"github.com/khop-gnn/khop/loader/internal/makers"
+	"github.com/khop-gnn/khop/loader/internal/placed"
 	"github.com/khop-gnn/khop/loader/internal/plan"
 	"github.com/khop-gnn/khop/loader/internal/presamplers"
 	"github.com/khop-gnn/khop/loader/internal/slots"
@@ -110,7 +111,7 @@ type cpuMaker struct {
 }
 
 // OpenMaker is of plan.Processor.
-func (*Processor) OpenMaker(p *plan.Plan, columns []*tiers.Column, ledger *pinned.Ledger, stats *makers.Counters) (
+func (*Processor) OpenMaker(p *plan.Plan, columns []*placed.Column, ledger *pinned.Ledger, stats *makers.Counters) (
 	makers.Maker, error) {
 	s, err := presamplers.OpenSampler(p.Kit, ledger)
 	if err != nil {

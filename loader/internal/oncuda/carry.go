@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/device"
-	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/gather/cuda"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/sat"
+	"github.com/khop-gnn/khop/loader/internal/disk"
+	"github.com/khop-gnn/khop/loader/internal/placed"
 	"github.com/khop-gnn/khop/loader/internal/recipe"
 	"github.com/khop-gnn/khop/loader/internal/slots"
-	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -57,7 +58,7 @@ func (c *carried) Close() error {
 // slot, from where a copy engine moves them.
 type copies struct {
 	tier.Tier // of the host
-	columns   []*tiers.Column
+	columns   []*placed.Column
 	keeps     bool // the device keeps rows of a column on disk
 }
 
@@ -66,7 +67,7 @@ func (t *copies) Cost(b tier.Bound) tier.Memory {
 	m.Batches = sat.Add(m.Batches, sat.Mul(int64(b.Slots), b.Batch)) // rows are there twice
 	for i := range b.Columns {
 		if t.keeps && b.Columns[i].NodeType >= 0 {
-			index = max(index, gather.HotIndexBytes(b.Columns[i].Data.Len()))
+			index = max(index, cuda.HotIndexBytes(b.Columns[i].Data.Len()))
 		}
 	}
 	m.Columns = sat.Add(m.Columns, index)
@@ -92,7 +93,7 @@ func (t *copies) Stats() (s tier.Stats, err error) {
 		if err != nil {
 			return s, err
 		}
-		s.Add(traffic(of, gather.Traffic{}))
+		s.Add(traffic(of, cuda.Traffic{}))
 	}
 	return s, nil
 }
@@ -112,7 +113,7 @@ const atOnce = 1 << 20
 type lateArray struct {
 	array int
 	to    unified.Tensor
-	hot   *gather.HotRows // that has the other rows; nil for none
+	hot   *cuda.HotRows // that has the other rows; nil for none
 }
 
 // Expect is of tier.Early.
@@ -134,7 +135,7 @@ func (r *copiesReader) Begin(ctx context.Context, s tier.Slot, w tier.Want) (don
 	if w.IDs, err = fenceOf(s).hostIDs(w.IDs); err != nil {
 		return false, err
 	}
-	if d, ok := r.Reader.(*tiers.DiskReader); ok && d.Hot(w.Array) != nil {
+	if d, ok := r.Reader.(*disk.Reader); ok && d.Hot(w.Array) != nil {
 		late.hot = d.Hot(w.Array)
 		err = r.beginHot(fenceOf(s), d, late.hot, w)
 	} else {
@@ -154,7 +155,7 @@ func (r *copiesReader) Begin(ctx context.Context, s tier.Slot, w tier.Want) (don
 }
 
 // beginHot notes where the rows of an array come from. The disk reads those that the device does not keep.
-func (r *copiesReader) beginHot(f *cudaFence, d *tiers.DiskReader, hot *gather.HotRows, w tier.Want) (err error) {
+func (r *copiesReader) beginHot(f *cudaFence, d *disk.Reader, hot *cuda.HotRows, w tier.Want) (err error) {
 	if d.Rows, err = d.List(d.Rows[:0], w.Array, w.IDs); err != nil {
 		return err
 	}

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/gather/cuda"
+	"github.com/khop-gnn/khop/loader/internal/disk"
 	"github.com/khop-gnn/khop/loader/internal/presamplers"
 	"github.com/khop-gnn/khop/loader/internal/slots"
-	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -30,7 +30,7 @@ type Ranking struct {
 // ByInDegree scores nodes, by fused id, by how many in-edges they have.
 func ByInDegree(_ context.Context, k *presamplers.Kit) ([]float64, error) {
 	scores := make([]float64, k.Graph.NumNodes())
-	for v, degree := range gather.InDegree(k.Graph.Indptr()) {
+	for v, degree := range cuda.InDegree(k.Graph.Indptr()) {
 		scores[v] = float64(degree)
 	}
 	return scores, nil
@@ -38,7 +38,7 @@ func ByInDegree(_ context.Context, k *presamplers.Kit) ([]float64, error) {
 
 // ByPageRank scores nodes by how often walks from the seeds come to them.
 func ByPageRank(ctx context.Context, k *presamplers.Kit) ([]float64, error) {
-	rank := gather.PageRank{Indptr: k.Graph.Indptr(), Indices: k.Graph.Indices(), Seeds: k.Seeds.Fused(k.Graph)}
+	rank := cuda.PageRank{Indptr: k.Graph.Indptr(), Indices: k.Graph.Indices(), Seeds: k.Seeds.Fused(k.Graph)}
 	return rank.Scores(ctx)
 }
 
@@ -79,7 +79,7 @@ func hottestInEdges(scores []float64, indptr []int64, room int64) []int64 {
 	}
 	n := int64(len(gain))
 	for k := 1 + n/16; ; k *= 2 {
-		order, edges := gather.Hottest(gain, k), int64(0)
+		order, edges := cuda.Hottest(gain, k), int64(0)
 		for _, v := range order {
 			edges += indptr[v+1] - indptr[v]
 		}
@@ -128,7 +128,7 @@ func (p *placer) hotColumn() (*deviceColumn, int64) {
 	}
 	for i := len(p.d.columns) - 1; i >= 0; i-- {
 		c := p.d.columns[i]
-		k := gather.CacheRows(c.Store.Column(), p.rest)
+		k := cuda.CacheRows(c.Store.Column(), p.rest)
 		if c.device != nil && p.d.Placed[c.placed].Rung != pinned.RungDevice && c.NodeType >= 0 && k > 0 {
 			return c, k
 		}
@@ -157,7 +157,7 @@ func (p *placer) keepHotRows() error {
 	if err != nil {
 		return err
 	}
-	if err := c.keep(p.ctx, gather.Hottest(scores, k)); err != nil {
+	if err := c.keep(p.ctx, cuda.Hottest(scores, k)); err != nil {
 		return fmt.Errorf("column %s: %w", c.Name, err)
 	}
 	c.device.CacheShare = shareOfHottest(scores)(k)
@@ -182,7 +182,7 @@ func (p *placer) keepHotOnDisk() error {
 	}
 	for i := len(p.d.columns) - 1; i >= 0; i-- {
 		c := p.d.columns[i]
-		at := slices.IndexFunc(r.Set.Disk.OnDisk, func(d tiers.ColumnOnDisk) bool { return d.Column == c.Column })
+		at := slices.IndexFunc(r.Set.Disk.OnDisk, func(d disk.Column) bool { return d.Column == c.Column })
 		if at < 0 || c.NodeType < 0 || c.Store.DType() != c.Store.Column().DType() { // the host widens what it reads
 			continue
 		}
@@ -190,7 +190,7 @@ func (p *placer) keepHotOnDisk() error {
 		for _, a := range r.ArraysOf(c.ColumnKey) {
 			most = max(most, a.Most)
 		}
-		k := gather.HotRowsCount(c.Store.Column(), most, p.rest)
+		k := cuda.HotRowsCount(c.Store.Column(), most, p.rest)
 		if k == 0 {
 			return nil
 		}
@@ -200,14 +200,14 @@ func (p *placer) keepHotOnDisk() error {
 }
 
 // keepOnDisk reads the k hottest rows of a column on disk to the device.
-func (p *placer) keepOnDisk(c *deviceColumn, d *tiers.ColumnOnDisk, most, k int64) error {
+func (p *placer) keepOnDisk(c *deviceColumn, d *disk.Column, most, k int64) error {
 	scores, err := p.scoresOf(c)
 	if err != nil {
 		return err
 	}
 	reader := p.plan.Set.Disk.Files
-	c.Column.Hot, err = gather.NewHotRows(p.ctx, p.d.Device, gather.HotRowsOptions{Column: c.Store.Column(),
-		Rows: gather.Hottest(scores, k), Most: most,
+	c.Column.Hot, err = cuda.NewHotRows(p.ctx, p.d.Device, cuda.HotRowsOptions{Column: c.Store.Column(),
+		Rows: cuda.Hottest(scores, k), Most: most,
 		Memory: pinned.Options{Ledger: &p.plan.Set.Ledger, Purpose: pinned.Columns},
 		Read: func(ctx context.Context, rows []int64, to []byte) error {
 			return reader.Fetch(ctx, d.Index, d.Layout, rows, to)

@@ -8,9 +8,9 @@ import (
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/loader/internal/errs"
 	"github.com/khop-gnn/khop/loader/internal/makers"
+	"github.com/khop-gnn/khop/loader/internal/placed"
 	"github.com/khop-gnn/khop/loader/internal/plan"
 	"github.com/khop-gnn/khop/loader/internal/slots"
-	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -32,7 +32,7 @@ type cudaMaker struct {
 }
 
 // OpenMaker is of plan.Processor.
-func (d *Processor) OpenMaker(p *plan.Plan, columns []*tiers.Column, ledger *pinned.Ledger, stats *makers.Counters) (
+func (d *Processor) OpenMaker(p *plan.Plan, columns []*placed.Column, ledger *pinned.Ledger, stats *makers.Counters) (
 	_ makers.Maker, err error) {
 	m := &cudaMaker{on: d, stats: stats}
 	defer func() {

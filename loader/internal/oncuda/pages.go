@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"github.com/khop-gnn/khop/device"
-	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/gather/cuda"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/loader/internal/plan"
 	"github.com/khop-gnn/khop/loader/tier"
@@ -188,7 +188,7 @@ func (t *pageTrial) gather(sample unified.Tensor, b []byte, from, last pinned.Ru
 	if a.Rung() > last || a.Rung() < from { // of who attached it meanwhile
 		return fmt.Errorf("another source has attached it: %v", a.Rung())
 	}
-	store, err := gather.NewDeviceStore(t.d.Device, sample, a.Address())
+	store, err := cuda.NewStore(t.d.Device, sample, a.Address())
 	if err != nil {
 		return err
 	}

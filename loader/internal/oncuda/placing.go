@@ -12,12 +12,12 @@ import (
 	"slices"
 
 	"github.com/khop-gnn/khop/device"
-	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/gather/cuda"
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/loader/internal/errs"
+	"github.com/khop-gnn/khop/loader/internal/placed"
 	"github.com/khop-gnn/khop/loader/internal/plan"
 	"github.com/khop-gnn/khop/loader/internal/recipe"
 	"github.com/khop-gnn/khop/loader/internal/tiers"
@@ -71,12 +71,12 @@ func New(d *device.Device, opt Options) *Processor { return &Processor{Device: d
 
 // deviceColumn is a column that a device reads.
 type deviceColumn struct {
-	*tiers.Column
-	device   *gather.DeviceStore // nil: copies bring its rows, out of memory or from disk
+	*placed.Column
+	device   *cuda.Store // nil: copies bring its rows, out of memory or from disk
 	attached *pinned.Attachment
-	placed   int            // in Processor.Placed
-	counted  bool           // its rows are ranked again, from their uses
-	before   gather.Traffic // what was gathered on trial
+	placed   int          // in Processor.Placed
+	counted  bool         // its rows are ranked again, from their uses
+	before   cuda.Traffic // what was gathered on trial
 	ledger   *pinned.Ledger
 }
 
@@ -90,10 +90,10 @@ const deviceWorkers = 2
 func (*Processor) DefaultWorkers() int { return deviceWorkers }
 
 func (d *Processor) ChooseTiers(s *tiers.Set) {
-	rest := s.AddElsewhere(func(t tier.Tier, columns []*tiers.Column) tier.Tier {
+	rest := s.AddElsewhere(func(t tier.Tier, columns []*placed.Column) tier.Tier {
 		return &copies{Tier: t, columns: columns, keeps: t == tier.Tier(s.Disk) && d.Opt.Ranking != nil}
 	}, false)
-	cache := &tiers.PlacedTier{Tier: &deviceCache{d: d, set: s}} // which places all columns, also where it has none
+	cache := &placed.Tier{Tier: &deviceCache{d: d, set: s}} // which places all columns, also where it has none
 	cache.Take(rest)
 	s.Tiers = append(s.Tiers, cache)
 }
@@ -105,10 +105,8 @@ func (*Processor) Expect(e *plan.Estimate, batches, _ int64) {
 	}
 }
 
-func (d *Processor) BusAddress() string { return machine.FindPCI(d.PCI()).Address }
-
 // find returns a column on the device.
-func (d *Processor) find(c *tiers.Column) *deviceColumn {
+func (d *Processor) find(c *placed.Column) *deviceColumn {
 	return d.columns[slices.IndexFunc(d.columns, func(x *deviceColumn) bool { return x.Column == c })]
 }
 
@@ -322,7 +320,7 @@ func (p *placer) column(c *deviceColumn) (err error) {
 		return err
 	}
 	c.placed = len(p.d.Placed) - 1
-	if c.device, err = gather.NewDeviceStore(p.d.Device, c.Store.Column(), c.attached.Address()); err != nil {
+	if c.device, err = cuda.NewStore(p.d.Device, c.Store.Column(), c.attached.Address()); err != nil {
 		return err
 	}
 	c.device.MaxBlocks = p.d.Opt.MaxBlocks

@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/gather/cuda"
 	"github.com/khop-gnn/khop/loader/internal/errs"
+	"github.com/khop-gnn/khop/loader/internal/placed"
 	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -58,7 +59,7 @@ func reachGroup(all []*placer) (group, rest []*placer, err error) {
 				why = errors.Join(p.d.Reach(have.d.Device), have.d.Reach(p.d.Device))
 			}
 		}
-		if why == nil && len(group) < gather.MaxPeers {
+		if why == nil && len(group) < cuda.MaxPeers {
 			group = append(group, p)
 			continue
 		}
@@ -81,7 +82,7 @@ func reachGroup(all []*placer) (group, rest []*placer, err error) {
 // whether they then read each other's caches.
 func shareGroup(group []*placer) (shared bool, err error) {
 	first := group[0]
-	columns, room, same := make([]*deviceColumn, len(group)), int64(gather.MaxPeerRows), true
+	columns, room, same := make([]*deviceColumn, len(group)), int64(cuda.MaxPeerRows), true
 	for i, p := range group {
 		c, k := p.hotColumn()
 		if columns[i] = c; c == nil || columns[0] == nil || c.Column.Name != columns[0].Column.Name ||
@@ -119,13 +120,13 @@ func shareGroup(group []*placer) (shared bool, err error) {
 
 // keepShared fills the caches as planned.
 func keepShared(group []*placer, columns []*deviceColumn, plan sharing, scores []float64) error {
-	own := gather.Hottest(scores, plan.own)
-	dealt := without(gather.Hottest(scores, plan.own+plan.dealt), own)
-	stores, memory := make([]*gather.DeviceStore, len(group)), make([]pinned.Options, len(group))
+	own := cuda.Hottest(scores, plan.own)
+	dealt := without(cuda.Hottest(scores, plan.own+plan.dealt), own)
+	stores, memory := make([]*cuda.Store, len(group)), make([]pinned.Options, len(group))
 	for i, c := range columns {
 		stores[i], memory[i] = c.device, pinned.Options{Ledger: c.ledger, Purpose: pinned.Columns}
 	}
-	if err := gather.ShareCaches(group[0].ctx, stores, own, dealt, memory); err != nil {
+	if err := cuda.ShareCaches(group[0].ctx, stores, own, dealt, memory); err != nil {
 		return fmt.Errorf("column %s: %w", columns[0].Name, err)
 	}
 	for i, p := range group {
@@ -149,7 +150,7 @@ func (d *Processor) shareColumn(s *tiers.Set, c *deviceColumn) {
 	at := slices.Index(cache.columns, c)
 	cache.columns = slices.Delete(cache.columns, at, at+1)
 	c.Tier.Take(slices.Delete(c.Tier.Columns, at, at+1))
-	s.Add(&peers{deviceCache{d, s, []*deviceColumn{c}}}, false, []*tiers.Column{c.Column})
+	s.Add(&peers{deviceCache{d, s, []*deviceColumn{c}}}, false, []*placed.Column{c.Column})
 }
 
 // without returns the rows of all that are not in some; both ascend.

@@ -8,8 +8,9 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/device"
-	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/gather/cuda"
 	"github.com/khop-gnn/khop/internal/sat"
+	"github.com/khop-gnn/khop/loader/internal/placed"
 	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/loader/tier"
 )
@@ -34,8 +35,8 @@ func (t *deviceCache) Open(context.Context, tier.Env) error {
 		return err
 	}
 	s := t.set
-	i := slices.IndexFunc(s.Tiers, func(x *tiers.PlacedTier) bool { return x.Tier == tier.Tier(t) })
-	kept, moved := tiers.Divide(s.Tiers[i].Columns, func(c *tiers.Column) bool { return t.d.find(c).device != nil })
+	i := slices.IndexFunc(s.Tiers, func(x *placed.Tier) bool { return x.Tier == tier.Tier(t) })
+	kept, moved := placed.Divide(s.Tiers[i].Columns, func(c *placed.Column) bool { return t.d.find(c).device != nil })
 	s.Tiers[i].Take(kept)
 	for _, c := range kept {
 		t.columns = append(t.columns, t.d.find(c))
@@ -60,7 +61,7 @@ func (t *deviceCache) Stats() (all tier.Stats, err error) {
 }
 
 // traffic is what was gathered after what had been before.
-func traffic(t, before gather.Traffic) tier.Stats {
+func traffic(t, before cuda.Traffic) tier.Stats {
 	return tier.Stats{Rows: t.Rows - before.Rows, Hits: t.Hits - before.Hits, Peers: t.Peers - before.Peers,
 		Saved: t.Saved - before.Saved}
 }
@@ -82,7 +83,7 @@ func (t *deviceCache) Renew(ctx context.Context) error {
 		if k == 0 || k == c.Store.Column().Len() || !anyUse(uses) {
 			continue
 		}
-		err = c.keep(ctx, gather.Hottest(uses, k))
+		err = c.keep(ctx, cuda.Hottest(uses, k))
 		if errors.Is(err, device.ErrOutOfMemory) { // somebody else has taken it meanwhile: all rows go over the bus
 			t.d.log.Warn("no rows are kept in device memory any more", "column", c.Name, "error", err)
 			continue

@@ -12,6 +12,8 @@ import (
 	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/machine"
+	ondisk "github.com/khop-gnn/khop/loader/internal/disk"
+	"github.com/khop-gnn/khop/loader/internal/placed"
 	"github.com/khop-gnn/khop/loader/internal/plan"
 	"github.com/khop-gnn/khop/loader/internal/presamplers"
 	"github.com/khop-gnn/khop/loader/internal/slots"
@@ -27,17 +29,17 @@ var MostSimulated int64 = 4 << 20 // tests try less
 type rowTrace struct {
 	*presamplers.Kit
 	workers  int
-	disk     tiers.DiskOptions
+	disk     ondisk.Options
 	Bytes    int64 // of the columns
-	columns  []*tiers.Column
-	layouts  map[*tiers.Column]diskio.Layout
+	columns  []*placed.Column
+	layouts  map[*placed.Column]diskio.Layout
 	Probe    disk.Probe
 	One      uint32 // one in this number of places is in the trace
 	Asked    int64
-	Topology *tier.TopologyStats          // what an epoch reads of it; nil where it is not on disk
-	before   disk.PageCounts              // of batches on trial
-	sampled  int64                        // batches
-	asks     map[*tiers.Column][][]uint32 // by batch
+	Topology *tier.TopologyStats           // what an epoch reads of it; nil where it is not on disk
+	before   disk.PageCounts               // of batches on trial
+	sampled  int64                         // batches
+	asks     map[*placed.Column][][]uint32 // by batch
 	mu       sync.Mutex
 	ledger   pinned.Ledger
 }
@@ -46,10 +48,10 @@ type rowTrace struct {
 func (t *rowTrace) keeps(n uint32) bool { return (n*2654435761>>4)%t.One == 0 }
 
 // New makes a trace of the columns of a plan that lie in files; none where there is nothing to look at.
-func New(p *plan.Plan, o tiers.DiskOptions) *rowTrace {
+func New(p *plan.Plan, o ondisk.Options) *rowTrace {
 	t := &rowTrace{Kit: p.Kit, workers: p.Workers, disk: o}
 	t.ledger.SetLimit(p.Limit())
-	t.columns, t.Bytes = p.Set.InFiles()
+	t.columns, t.Bytes = ondisk.InFiles(p.Set.Columns, p.Log)
 	if p.Batches == 0 || len(t.columns) == 0 && p.Paged == nil {
 		return nil
 	}
@@ -80,13 +82,13 @@ func (t *rowTrace) Look(ctx context.Context) (err error) {
 func (t *rowTrace) probeColumns(ctx context.Context) error {
 	var list []diskio.Mapped
 	for _, c := range t.columns {
-		list = append(list, c.Mapped())
+		list = append(list, ondisk.RowsOf(c))
 	}
-	reader, layouts, err := diskio.Open(ctx, list, tiers.ReaderOptions)
+	reader, layouts, err := diskio.Open(ctx, list, ondisk.ReaderOptions)
 	if err != nil {
 		return err
 	}
-	t.Probe, t.layouts = reader.Probe(), map[*tiers.Column]diskio.Layout{}
+	t.Probe, t.layouts = reader.Probe(), map[*placed.Column]diskio.Layout{}
 	for i, c := range t.columns {
 		t.layouts[c] = layouts[i]
 	}
@@ -119,7 +121,7 @@ func (t *rowTrace) Sample(ctx context.Context) error {
 	if err := t.fit(all, t.ledger.Peak()-before); err != nil {
 		return err
 	}
-	t.asks = map[*tiers.Column][][]uint32{}
+	t.asks = map[*placed.Column][][]uint32{}
 	for _, c := range t.columns {
 		t.asks[c] = make([][]uint32, 2*t.Batches)
 	}
@@ -165,7 +167,7 @@ func (t *rowTrace) sampleSome(ctx context.Context, from uint64) (err error) {
 }
 
 // rowsOf appends the rows that a sampled batch asks for of a column.
-func (t *rowTrace) rowsOf(s *slots.Slot, c *tiers.Column, rows []uint32) (_ []uint32, err error) {
+func (t *rowTrace) rowsOf(s *slots.Slot, c *placed.Column, rows []uint32) (_ []uint32, err error) {
 	for _, a := range t.ArraysOf(c.ColumnKey) {
 		if ids, view := s.RowIDs(a); !view && err == nil {
 			rows, err = c.Store.Rows(rows, ids)
@@ -175,7 +177,7 @@ func (t *rowTrace) rowsOf(s *slots.Slot, c *tiers.Column, rows []uint32) (_ []ui
 }
 
 // note keeps those rows of a batch that are in the trace.
-func (t *rowTrace) note(c *tiers.Column, batch uint64, rows []uint32) error {
+func (t *rowTrace) note(c *placed.Column, batch uint64, rows []uint32) error {
 	var kept []uint32
 	place := c.Together()
 	for _, row := range rows {
@@ -252,7 +254,7 @@ func (t *rowTrace) simulations() int {
 
 // pack numbers the rows of the trace anew, so that a simulation takes no more memory than they need, and returns how
 // many there are. Places that were not neighbours are not afterwards.
-func (t *rowTrace) pack(c *tiers.Column) (rows int64) {
+func (t *rowTrace) pack(c *placed.Column) (rows int64) {
 	place := c.Together()
 	numbers := map[uint32]uint32{}
 	for _, asks := range t.asks[c] {
@@ -324,7 +326,7 @@ func (t *rowTrace) Simulate(ctx context.Context, caches []int64) ([]cacheRead, e
 func (t *rowTrace) simulateOne(cache int64, policy disk.Policy) (sum disk.Counts, err error) {
 	opt := t.disk
 	opt.CacheBytes = cache
-	for _, d := range tiers.SplitColumns(slices.Clone(t.columns), t.Bytes, opt, 1, t.Log).OnDisk {
+	for _, d := range ondisk.Split(slices.Clone(t.columns), t.Bytes, opt, 1, t.Log).OnDisk {
 		asks := t.asks[d.Column]
 		perBatch := int64(0)
 		for _, a := range asks {

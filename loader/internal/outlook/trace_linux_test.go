@@ -10,19 +10,20 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/expect"
+	ondisk "github.com/khop-gnn/khop/loader/internal/disk"
+	"github.com/khop-gnn/khop/loader/internal/placed"
 	"github.com/khop-gnn/khop/loader/internal/presamplers"
 	"github.com/khop-gnn/khop/loader/internal/recipe"
 	"github.com/khop-gnn/khop/loader/internal/seedlist"
-	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
 
 // unreadRows is a column of this number of rows, whose memory is never read.
-func unreadRows(t *testing.T, rows, width int64) *tiers.Column {
+func unreadRows(t *testing.T, rows, width int64) *placed.Column {
 	t.Helper()
 	x := expect.Must(unified.New(unified.Uint8, expect.Unread(t, rows*width), rows, width))(t)
-	return &tiers.Column{Store: expect.Must(gather.NewStore(x))(t)}
+	return &placed.Column{Store: expect.Must(gather.NewStore(x))(t)}
 }
 
 // An outlook of a share looks as far ahead as the window of all would.
@@ -43,9 +44,9 @@ func TestAnOutlookOfAShareLooksAsFarAhead(t *testing.T) {
 	}
 	const ahead = 1<<20/(524*one/40) + 1 // one more row, and it would be less
 	tr := &rowTrace{Kit: &presamplers.Kit{Recipe: &recipe.Recipe{Batches: 20}},
-		disk:    tiers.DiskOptions{Lookahead: 64, CacheBytes: 5},
-		columns: []*tiers.Column{c}, Bytes: 1 << 30, layouts: map[*tiers.Column]diskio.Layout{c: layout},
-		One: one, asks: map[*tiers.Column][][]uint32{c: asks}}
+		disk:    ondisk.Options{Lookahead: 64, CacheBytes: 5},
+		columns: []*placed.Column{c}, Bytes: 1 << 30, layouts: map[*placed.Column]diskio.Layout{c: layout},
+		One: one, asks: map[*placed.Column][][]uint32{c: asks}}
 	got := expect.Must(tr.simulateOne(one*width*50, disk.Ahead))(t)
 	want, err := diskio.Simulate(disk.Ahead, layout, diskio.PlannerOptions{Slots: 50, Lookahead: ahead,
 		Along: 4 << 20 / width / one}, asks, 20)
@@ -66,7 +67,7 @@ func TestATraceIsPackedWithoutNewNeighbours(t *testing.T) {
 		BatchSize: 10,
 		Progress:  func(string, int64, int64) {}}))(t)
 	c := unreadRows(t, 35, 64)
-	tr := &rowTrace{Kit: &presamplers.Kit{Recipe: r}, workers: 2, columns: []*tiers.Column{c}}
+	tr := &rowTrace{Kit: &presamplers.Kit{Recipe: r}, workers: 2, columns: []*placed.Column{c}}
 	err := tr.Sample(t.Context())
 	expect.Ensure(t, err == nil && tr.CloseShared() == nil, "%v", err)
 	expect.That(t, len(tr.asks[c]) == 8 && tr.One == 1 && tr.sampled == 8, "%d batches, one of %d", len(tr.asks[c]),

@@ -8,6 +8,8 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/sat"
+	"github.com/khop-gnn/khop/loader/internal/disk"
+	"github.com/khop-gnn/khop/loader/internal/placed"
 	"github.com/khop-gnn/khop/loader/internal/presamplers"
 	"github.com/khop-gnn/khop/loader/internal/recipe"
 	"github.com/khop-gnn/khop/loader/internal/tiers"
@@ -17,10 +19,10 @@ import (
 )
 
 // unreadColumn is a column of this number of rows, whose memory is never read.
-func unreadColumn(t *testing.T, rows, width int64) *tiers.Column {
+func unreadColumn(t *testing.T, rows, width int64) *placed.Column {
 	t.Helper()
 	x := expect.Must(unified.New(unified.Uint8, expect.Unread(t, rows*width), rows, width))(t)
-	return &tiers.Column{Store: expect.Must(gather.NewStore(x))(t)}
+	return &placed.Column{Store: expect.Must(gather.NewStore(x))(t)}
 }
 
 // diskMemory is what a loader takes for columns and a topology on disk, where a slot and a sampler take these numbers
@@ -30,7 +32,7 @@ func diskMemory(p *Plan, slot, scratch int64) int64 {
 	if len(disk.Columns()) == 0 {
 		return p.pagedMemory()
 	}
-	return sat.Add(p.pagedMemory(), disk.Cost(tier.Bound{Columns: tiers.Describe(p.Recipe, disk.Columns()),
+	return sat.Add(p.pagedMemory(), disk.Cost(tier.Bound{Columns: placed.Describe(p.Recipe, disk.Columns()),
 		Loaders: disk.Loaders, Workers: p.Workers, Slots: p.Workers + p.Prefetch, Sampled: slot,
 		Worker: scratch}).Scratch)
 }
@@ -45,27 +47,27 @@ func TestWhatADiskTakesIsCountedToTheByte(t *testing.T) {
 		{Kind: layout.NodeColumn, Type: 1, Column: "x", Most: 1 << 20},
 		{Kind: layout.EdgeColumn, Column: "y", Most: 1<<20 - 5},
 		{Kind: layout.EdgeColumn, Type: 1, Column: "y", Most: 5}}
-	onDisk := []tiers.ColumnOnDisk{{Column: wide, Slots: 40, Lookahead: 3, MostAsks: 1 << 12, Early: 777},
+	onDisk := []disk.Column{{Column: wide, Slots: 40, Lookahead: 3, MostAsks: 1 << 12, Early: 777},
 		{Column: narrow, Slots: 9, Lookahead: 64, MostAsks: 1 << 9, Early: 10,
 			Pack: diskio.PackOptions{Memory: 3 * mib, Bytes: 1 << 30}}}
 	const slotOfWide = 64<<10 + 1000*512 + 512*128                                           // 512 rows are asked for
 	ofWide := int64(1000*5 + 40*12 + 3*512*8 + 777 + 8*slotOfWide)                           // of three batches
 	ofNarrow := int64(70_000*5 + 9*12 + 1<<20*8 + 10 + 4*mib + 8*4*mib + 4<<20 + 3*mib/16*4) // in pages of 2 MiB
-	endless := []tiers.ColumnOnDisk{{Column: wide, Lookahead: 1, MostAsks: 1}}
-	paged := &tiers.Paged{Bytes: 4096 * 126, Loaders: 2}
+	endless := []disk.Column{{Column: wide, Lookahead: 1, MostAsks: 1}}
+	paged := &disk.Paged{Bytes: 4096 * 126, Loaders: 2}
 	ofPages := int64(2*8*3+staging) / 2 // 128 pages, in words of 64
 	for name, c := range map[string]struct {
-		split *tiers.DiskTier
-		paged *tiers.Paged
+		split *disk.Tier
+		paged *disk.Paged
 		want  int64
 	}{
 		"nothing":  {nil, nil, 0},
-		"no rows":  {&tiers.DiskTier{Loaders: 2}, nil, 0},
-		"rows":     {&tiers.DiskTier{Loaders: 4, OnDisk: onDisk[:1]}, nil, 3*(100+30) + ofWide + staging/4},
-		"both":     {&tiers.DiskTier{Loaders: 1, OnDisk: onDisk}, nil, 3*(100+30) + ofWide + ofNarrow + staging},
+		"no rows":  {&disk.Tier{Loaders: 2}, nil, 0},
+		"rows":     {&disk.Tier{Loaders: 4, OnDisk: onDisk[:1]}, nil, 3*(100+30) + ofWide + staging/4},
+		"both":     {&disk.Tier{Loaders: 1, OnDisk: onDisk}, nil, 3*(100+30) + ofWide + ofNarrow + staging},
 		"topology": {nil, paged, ofPages + 5*asker},
-		"whole":    {&tiers.DiskTier{Loaders: 2}, paged, ofPages + 5*asker},
-		"all": {&tiers.DiskTier{Loaders: 1, OnDisk: onDisk[:1]}, paged,
+		"whole":    {&disk.Tier{Loaders: 2}, paged, ofPages + 5*asker},
+		"all": {&disk.Tier{Loaders: 1, OnDisk: onDisk[:1]}, paged,
 			ofPages + 8*asker + 3*130 + ofWide + staging},
 	} {
 		p := &Plan{Kit: &presamplers.Kit{Recipe: &recipe.Recipe{Arrays: arrays}, Paged: c.paged},
@@ -77,15 +79,15 @@ func TestWhatADiskTakesIsCountedToTheByte(t *testing.T) {
 	}
 	endlessArrays := []layout.Array{{Kind: layout.NodeColumn, Column: "x", Most: 1 << 60}}
 	p := &Plan{Kit: &presamplers.Kit{Recipe: &recipe.Recipe{Arrays: endlessArrays}},
-		Set: &tiers.Set{Disk: &tiers.DiskTier{Loaders: 1, OnDisk: endless}}, Workers: 1, Prefetch: 1}
+		Set: &tiers.Set{Disk: &disk.Tier{Loaders: 1, OnDisk: endless}}, Workers: 1, Prefetch: 1}
 	n, want := diskMemory(p, 1, 2), int64(3+1000*5+diskio.MaxAsks*8+2*4*mib+staging)
 	expect.That(t, n == want, "batches without end: %d bytes, want %d", n, want)
 	onDisk[1].Pack.Bytes = 10 << 10
 	p.Recipe.Arrays, p.Set.Disk.OnDisk = arrays, onDisk[1:]
 	n, want = diskMemory(p, 1, 2), int64(3+70_000*5+9*12+1<<20*8+10+12<<10+2*4*mib+10<<10/16*4+staging)
 	expect.That(t, n == want, "few packed rows: %d bytes, want %d", n, want)
-	s := &tiers.DiskTier{OnDisk: onDisk[:1]}
-	expect.That(t, s.Has(wide) && !s.Has(narrow) && !(*tiers.DiskTier)(nil).Has(wide), "which columns are on disk")
+	s := &disk.Tier{OnDisk: onDisk[:1]}
+	expect.That(t, s.Has(wide) && !s.Has(narrow) && !(*disk.Tier)(nil).Has(wide), "which columns are on disk")
 }
 
 // The cache has by default half of the room there is, and at least a byte.

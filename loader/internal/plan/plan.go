@@ -10,8 +10,10 @@ import (
 
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/sat"
+	"github.com/khop-gnn/khop/loader/internal/disk"
 	"github.com/khop-gnn/khop/loader/internal/errs"
 	"github.com/khop-gnn/khop/loader/internal/makers"
+	"github.com/khop-gnn/khop/loader/internal/placed"
 	"github.com/khop-gnn/khop/loader/internal/presamplers"
 	"github.com/khop-gnn/khop/loader/internal/slots"
 	"github.com/khop-gnn/khop/loader/internal/tiers"
@@ -63,7 +65,7 @@ type Processor interface {
 	// Place brings the arrays of p's set to where the processor reads them.
 	Place(ctx context.Context, p *Plan) error
 	// OpenMaker makes a maker of the batches of p, which have rows of columns: by array.
-	OpenMaker(p *Plan, columns []*tiers.Column, ledger *pinned.Ledger, stats *makers.Counters) (makers.Maker, error)
+	OpenMaker(p *Plan, columns []*placed.Column, ledger *pinned.Ledger, stats *makers.Counters) (makers.Maker, error)
 	// SlotMemory says where the memory of a slot comes from, and makes its fence, which is nil on the CPU.
 	SlotMemory(p *Plan, ledger *pinned.Ledger, stats *makers.Counters) (slots.Memory, error)
 	// Bounded reports whether a limit of memory gives each slot that of the largest batch in advance.
@@ -91,10 +93,10 @@ func (p *Plan) defaultCache() int64 { return max(p.memoryRoom()/2, 1) }
 
 // StayOnDisk decides which columns stay on disk, and whether the topology does; where auto says so, only if memory has
 // no room for all. It reports whether rows are read from disk, and sets the default of a cache.
-func (p *Plan) StayOnDisk(o *tiers.DiskOptions, auto bool) bool {
-	mapped, total := p.Set.InFiles()
+func (p *Plan) StayOnDisk(o *disk.Options, auto bool) bool {
+	mapped, total := disk.InFiles(p.Set.Columns, p.Log)
 	cache := cmp.Or(o.CacheBytes, p.defaultCache())
-	paged := tiers.PageTopology(p.Recipe, cache, p.Set.Loaders)
+	paged := disk.PageTopology(p.Recipe, cache, p.Set.Loaders)
 	if paged != nil && p.On.ReadsTopology(p, p.memoryRoom()-cache) {
 		p.Log.Info("the topology is not read from disk", "bytes", paged.Bytes, "cache", cache, "why",
 			"memory that the device reads has room for it")
@@ -108,7 +110,7 @@ func (p *Plan) StayOnDisk(o *tiers.DiskOptions, auto bool) bool {
 	if paged != nil {
 		paged.Lands = !p.On.Bounded()
 	}
-	p.Set.Disk = tiers.SplitColumns(mapped, total, *o, p.Set.Loaders, p.Log)
+	p.Set.Disk = disk.Split(mapped, total, *o, p.Set.Loaders, p.Log)
 	if paged != nil && p.AnyWorkers {
 		p.Workers = PagedWorkers()
 	}
@@ -117,7 +119,7 @@ func (p *Plan) StayOnDisk(o *tiers.DiskOptions, auto bool) bool {
 
 // ReadRemote has rows of the columns that a Remote has come through a cache, in place of those on disk. It returns the
 // size of that.
-func (p *Plan) ReadRemote(o tiers.DiskOptions) (cache int64) {
+func (p *Plan) ReadRemote(o disk.Options) (cache int64) {
 	o.CacheBytes = cmp.Or(o.CacheBytes, p.defaultCache())
 	p.Set.ReadRemote(o)
 	return o.CacheBytes
@@ -135,7 +137,7 @@ func (p *Plan) spareWorkers() bool {
 func (p *Plan) pagedMemory() int64 {
 	samplers := p.Workers
 	if d := p.Set.Disk; d != nil && len(d.OnDisk) > 0 {
-		samplers += tiers.Presamplers(p.Workers)
+		samplers += disk.Presamplers(p.Workers)
 	}
 	return p.Paged.Memory(samplers)
 }
@@ -299,3 +301,7 @@ func (p *Plan) FitWorkers(ctx context.Context, ledger *pinned.Ledger, tables int
 
 // ProbeMachine is a variable for tests only.
 var ProbeMachine = machine.Probe
+
+// Settle decides for a source and options of package loader, which is above this one and sets it. The cache is the one
+// in effect.
+var Settle func(src, options any) (*Plan, disk.Options, error)

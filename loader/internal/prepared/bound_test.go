@@ -11,7 +11,6 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
-	"github.com/khop-gnn/khop/sparse"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -44,23 +43,23 @@ func TestTheBoundOfWhatIsPrepared(t *testing.T) {
 	a, b := s.Edges[0].String(), s.Edges[1].String()
 	own := sampling.ArrayBound{Column: graph.Column{Name: "own", DType: unified.Int8}, Rows: 3}
 	for name, c := range map[string]struct {
-		what    sparse.Preparation
+		what    Preparation
 		bound   sampling.Bound
 		scratch int64
 		want    []string
 	}{
 		"no layers":    {7, sampling.Bound{Layers: 0, Nodes: 9, Edges: 20}, 36, nil},
 		"fewer layers": {2, sampling.Bound{Layers: -1, Nodes: 9, Edges: 20}, 36, nil},
-		"transposes": {sparse.Transpose, sampling.Bound{Layers: 1, Nodes: 9, Edges: 20, Scratch: 5,
+		"transposes": {Transpose, sampling.Bound{Layers: 1, Nodes: 9, Edges: 20, Scratch: 5,
 			Arrays: []sampling.ArrayBound{own}}, 5, []string{"own int8 3",
 			"transpose/0/" + a + "/indptr int32 10", "transpose/0/" + a + "/indices int32 20",
 			"transpose/0/" + a + "/edges int32 20", "transpose/0/" + b + "/indptr int32 10",
 			"transpose/0/" + b + "/indices int32 20", "transpose/0/" + b + "/edges int32 20"}},
-		"norms by block": {sparse.GCNNorm, sampling.Bound{Layers: 2, Nodes: 9, Edges: 20, Scratch: 5,
+		"norms by block": {GCNNorm, sampling.Bound{Layers: 2, Nodes: 9, Edges: 20, Scratch: 5,
 			Blocks: [][]int64{{7, 1}, {2, 8}}}, 5 + 36, []string{
 			"gcn_norm/0/" + a + " float32 7", "gcn_norm/0/" + b + " float32 8",
 			"gcn_norm/1/" + a + " float32 7", "gcn_norm/1/" + b + " float32 8"}},
-		"loops by list": {sparse.Loops | sparse.GCNNorm, sampling.Bound{Layers: 1, Nodes: 9, Edges: 20,
+		"loops by list": {Loops | GCNNorm, sampling.Bound{Layers: 1, Nodes: 9, Edges: 20,
 			Lists: []int64{6, 4}}, 36, []string{
 			"loops/0/" + a + "/indptr int32 7", "loops/0/" + a + "/indices int32 26", "gcn_norm/0/" + a + " float32 26",
 			"loops/0/" + b + "/indptr int32 5", "loops/0/" + b + "/indices int32 24",
@@ -87,7 +86,7 @@ func TestTheBoundOfWhatIsPrepared(t *testing.T) {
 // However little memory there is for it, preparing says so and keeps the sample's shape, or makes what it should.
 func TestPreparingWithLittleMemorySaysSo(t *testing.T) {
 	g := circle(t, 600)
-	all := sparse.Transpose | sparse.GCNNorm | sparse.Loops
+	all := Transpose | GCNNorm | Loops
 	p := preparing{sampling.Neighbor{Fanouts: []int{3, 2}}, all}
 	of := expect.Must(p.Describe(g.Schema(), 100))(t)
 	bound := of.Bound
@@ -135,7 +134,7 @@ func TestPreparingWithLittleMemorySaysSo(t *testing.T) {
 // A block whose rows fill whole pages has room for the end of the last.
 func TestPreparedRowsThatFillAPageHaveTheirEnd(t *testing.T) {
 	g := circle(t, 4000)
-	p := preparing{sampling.Neighbor{Fanouts: []int{1}}, sparse.Loops | sparse.Transpose}
+	p := preparing{sampling.Neighbor{Fanouts: []int{1}}, Loops | Transpose}
 	of := expect.Must(p.Describe(g.Schema(), 1024))(t)
 	var out graph.Sample
 	of.Bound.Init(&out, g.Schema(), pinned.Options{})

@@ -1,4 +1,4 @@
-// Package prepared has the sampler that adds to each sample what package sparse makes of its blocks.
+// Package prepared has the sampler that adds to each sample the transposes and norms of its blocks.
 package prepared
 
 import (
@@ -13,11 +13,10 @@ import (
 	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/loader/internal/errs"
 	"github.com/khop-gnn/khop/sampling"
-	"github.com/khop-gnn/khop/sparse"
 	"github.com/khop-gnn/khop/unified"
 )
 
-// preparing is a sampler that adds to each sample what sparse makes of its blocks, as arrays of its own: "sample/" and
+// preparing is a sampler that adds to each sample what it makes of its blocks, as arrays of its own: "sample/" and
 //
 //	loops/L/T/indptr, loops/L/T/indices
 //	transpose/L/T/indptr, transpose/L/T/indices, transpose/L/T/edges, gcn_norm/L/T
@@ -25,7 +24,7 @@ import (
 // for layer L and edge type T. It runs on the CPU alone.
 type preparing struct {
 	sampling.Sampler
-	what sparse.Preparation
+	what Preparation
 }
 
 var _ sampling.Wrapper = preparing{}
@@ -34,7 +33,7 @@ var _ sampling.Wrapper = preparing{}
 func (p preparing) Unwrap() sampling.Sampler { return p.Sampler }
 
 // New returns a sampler of the samples of another, with what is to be prepared.
-func New(of sampling.Sampler, what sparse.Preparation) sampling.Sampler {
+func New(of sampling.Sampler, what Preparation) sampling.Sampler {
 	if _, is := of.(preparing); is {
 		return of
 	}
@@ -74,7 +73,7 @@ func (p preparing) Describe(s *graph.Schema, batchSize int) (sampling.Descriptio
 // bound adds the arrays, of as many rows as a block has sources and edges.
 func (p preparing) bound(s *graph.Schema, b sampling.Bound) sampling.Bound {
 	b.Arrays = slices.Clone(b.Arrays)
-	if p.what&sparse.GCNNorm != 0 {
+	if p.what&GCNNorm != 0 {
 		b.Scratch = sat.Add(b.Scratch, sat.Mul(4, b.Nodes))
 	}
 	add := func(dtype unified.DType, rows int64, name string, of ...any) {
@@ -94,17 +93,17 @@ func (p preparing) bound(s *graph.Schema, b sampling.Bound) sampling.Bound {
 				edges = max(edges, b.Blocks[l][e])
 			}
 			name := s.Edges[e].String()
-			if p.what&sparse.Loops != 0 {
+			if p.what&Loops != 0 {
 				edges = sat.Add(edges, nodes)
 				add(unified.Int32, nodes+1, "loops/%d/%s/indptr", layer, name)
 				add(unified.Int32, edges, "loops/%d/%s/indices", layer, name)
 			}
-			if p.what&sparse.Transpose != 0 {
+			if p.what&Transpose != 0 {
 				add(unified.Int32, nodes+1, "transpose/%d/%s/indptr", layer, name)
 				add(unified.Int32, edges, "transpose/%d/%s/indices", layer, name)
 				add(unified.Int32, edges, "transpose/%d/%s/edges", layer, name)
 			}
-			if p.what&sparse.GCNNorm != 0 {
+			if p.what&GCNNorm != 0 {
 				add(unified.Float32, edges, "gcn_norm/%d/%s", layer, name)
 			}
 		}
@@ -114,7 +113,7 @@ func (p preparing) bound(s *graph.Schema, b sampling.Bound) sampling.Bound {
 
 func (p preparing) Open(env sampling.Env) (sampling.Worker, error) {
 	for _, e := range env.Graph.Schema().Edges {
-		if p.what&sparse.Loops != 0 && e.Src != e.Dst {
+		if p.what&Loops != 0 && e.Src != e.Dst {
 			named := option.Option{Name: "prepare", Path: "Columns.Prepare"}
 			return nil, named.Errorf(errs.ErrOptions, ": loops are for edges between nodes of one type, and %s leads "+
 				"elsewhere", e)
@@ -132,7 +131,7 @@ func (p preparing) Open(env sampling.Env) (sampling.Worker, error) {
 // preparingWorker samples, and then makes the arrays, which follow those of the sampler.
 type preparingWorker struct {
 	sampling.Worker
-	what    sparse.Preparation
+	what    Preparation
 	degrees unified.Buffer
 }
 
@@ -141,13 +140,13 @@ func (w *preparingWorker) Close() error { return errors.Join(w.Worker.Close(), w
 
 func (w *preparingWorker) Sample(ctx context.Context, req *sampling.Request, out *graph.Sample) error {
 	perBlock := 0
-	if w.what&sparse.Loops != 0 {
+	if w.what&Loops != 0 {
 		perBlock += 2
 	}
-	if w.what&sparse.Transpose != 0 {
+	if w.what&Transpose != 0 {
 		perBlock += 3
 	}
-	if w.what&sparse.GCNNorm != 0 {
+	if w.what&GCNNorm != 0 {
 		perBlock++
 	}
 	blocks := 0
@@ -172,62 +171,73 @@ func (w *preparingWorker) Sample(ctx context.Context, req *sampling.Request, out
 }
 
 // block makes the arrays of a block, from number at on.
-func (w *preparingWorker) block(out *graph.Sample, at int, b *graph.Block) error {
-	edges := b.NumEdges()
-	if w.what&sparse.Loops != 0 {
-		looped, err := loops(out, at, b)
-		if err != nil {
+func (w *preparingWorker) block(out *graph.Sample, at int, of *graph.Block) error {
+	b, err := read(of)
+	if err != nil {
+		return err
+	}
+	if w.what&Loops != 0 {
+		if b, err = looped(out, at, b); err != nil {
 			return err
 		}
-		b, edges, at = looped, looped.NumEdges(), at+2
+		at += 2
 	}
-	if w.what&sparse.Transpose != 0 {
-		var of [3][]int32
-		for i, n := range []int64{b.NumSrc + 1, edges, edges} {
-			room, err := unified.Grow[int32](&out.Buffers.Arrays[at+i], n, 0)
-			if err != nil {
+	edges := int64(len(b.indices))
+	if w.what&Transpose != 0 {
+		var to [3][]int32
+		for i, n := range []int64{b.sources + 1, edges, edges} {
+			if to[i], err = room[int32](out, at+i, n); err != nil {
 				return err
 			}
-			of[i] = room[:n]
-			out.Arrays[at+i].Rows, _ = out.Buffers.Arrays[at+i].Tensor(unified.Int32, n)
+			show(out, at+i, unified.Int32, n)
 		}
-		if err := sparse.TransposeBlock(of[0], of[1], of[2], b); err != nil {
-			return err
-		}
+		b.transpose(to[0], to[1], to[2])
 		at += 3
 	}
-	if w.what&sparse.GCNNorm == 0 {
+	if w.what&GCNNorm == 0 {
 		return nil
 	}
-	norm, err := unified.Grow[float32](&out.Buffers.Arrays[at], edges, 0)
+	norm, err := room[float32](out, at, edges)
 	if err != nil {
 		return err
 	}
-	out.Arrays[at].Rows, _ = out.Buffers.Arrays[at].Tensor(unified.Float32, edges)
-	degrees, err := unified.Grow[int32](&w.degrees, b.NumSrc, 0)
+	show(out, at, unified.Float32, edges)
+	degrees, err := unified.Grow[int32](&w.degrees, b.sources, 0)
 	if err != nil {
 		return err
 	}
-	return sparse.NormBlock(norm[:edges], degrees[:b.NumSrc], b)
+	b.norm(norm, degrees[:b.sources])
+	return nil
 }
 
-// loops makes the arrays of a block with loops, number at and the next, and returns that block.
-func loops(out *graph.Sample, at int, b *graph.Block) (*graph.Block, error) {
-	indptr, err := unified.Grow[int32](&out.Buffers.Arrays[at], b.NumDst+1, 0)
+// looped makes the arrays of a block with loops, number at and the next, and returns that block.
+func looped(out *graph.Sample, at int, b *block) (*block, error) {
+	indptr, err := room[int32](out, at, b.destinations+1)
 	if err != nil {
 		return nil, err
 	}
-	indices, err := unified.Grow[int32](&out.Buffers.Arrays[at+1], b.NumEdges()+b.NumDst, 0)
+	indices, err := room[int32](out, at+1, int64(len(b.indices))+b.destinations)
 	if err != nil {
 		return nil, err
 	}
-	n, err := sparse.LoopBlock(indptr[:b.NumDst+1], indices[:b.NumEdges()+b.NumDst], b)
+	if b, err = b.addLoops(indptr, indices); err != nil {
+		return nil, err
+	}
+	show(out, at, unified.Int32, b.destinations+1)
+	show(out, at+1, unified.Int32, int64(len(b.indices)))
+	return b, nil
+}
+
+// room returns the memory of array number at, for n elements.
+func room[T int32 | float32](out *graph.Sample, at int, n int64) ([]T, error) {
+	all, err := unified.Grow[T](&out.Buffers.Arrays[at], n, 0)
 	if err != nil {
 		return nil, err
 	}
-	looped := *b
-	looped.Indptr, _ = out.Buffers.Arrays[at].Tensor(unified.Int32, b.NumDst+1)
-	looped.Indices, _ = out.Buffers.Arrays[at+1].Tensor(unified.Int32, n)
-	out.Arrays[at].Rows, out.Arrays[at+1].Rows = looped.Indptr, looped.Indices
-	return &looped, nil
+	return all[:n], nil
+}
+
+// show makes array number at the first n elements of its memory.
+func show(out *graph.Sample, at int, dtype unified.DType, n int64) {
+	out.Arrays[at].Rows, _ = out.Buffers.Arrays[at].Tensor(dtype, n)
 }

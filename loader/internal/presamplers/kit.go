@@ -6,10 +6,10 @@ import (
 	"errors"
 	"io"
 
+	"github.com/khop-gnn/khop/loader/internal/disk"
 	"github.com/khop-gnn/khop/loader/internal/errs"
 	"github.com/khop-gnn/khop/loader/internal/recipe"
 	"github.com/khop-gnn/khop/loader/internal/slots"
-	"github.com/khop-gnn/khop/loader/internal/tiers"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -17,7 +17,7 @@ import (
 // Kit is what all samplers and slots of a loader share.
 type Kit struct {
 	*recipe.Recipe
-	Paged     *tiers.Paged    // where the topology stays on disk
+	Paged     *disk.Paged     // where the topology stays on disk
 	RowMemory pinned.Provider // of columns' rows; nil: the system
 
 	prepared sampling.Sampler // opens workers in place of the recipe's sampler; nil where that needs no preparation

@@ -1,3 +1,5 @@
+// Package tiers has the tiers of rows that a host reads: the source's memory (Mapped), copies of it (Resident), and
+// chunks that pass by (Passing). Package disk has that of files; see package tier for what a tier is.
 package tiers
 
 import (
@@ -8,13 +10,14 @@ import (
 
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/loader/internal/placed"
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
 // Mapped is the tier of columns that are read where the source has them.
-type Mapped struct{ Columns []*Column }
+type Mapped struct{ Columns []*placed.Column }
 
 func (*Mapped) Cost(tier.Bound) tier.Memory          { return tier.Memory{} }
 func (*Mapped) Open(context.Context, tier.Env) error { return nil }
@@ -47,7 +50,7 @@ func (t *Resident) Open(ctx context.Context, env tier.Env) error {
 		return err
 	}
 	for _, c := range t.Columns {
-		if err := c.setData(t.In.of(c.Store.Column()), t.In.of(c.scales)); err != nil {
+		if err := c.ReadFrom(t.In.of); err != nil {
 			return err
 		}
 	}
@@ -109,7 +112,7 @@ func (in *Copier) close() error {
 // memoryReader copies rows out of memory that the host reads.
 type memoryReader struct {
 	tier.Done
-	columns    []*Column
+	columns    []*placed.Column
 	goroutines int
 }
 

@@ -3,7 +3,6 @@ package tiers
 import (
 	"context"
 
-	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/loader/tier"
 )
 
@@ -11,26 +10,6 @@ import (
 type Remote struct {
 	tier.Remote
 	Dataset string // the id, in hexadecimal
-}
-
-// open returns the reader that the tier of the disk wants; of nil it is that of files.
-func (r *Remote) open(ctx context.Context, columns []tier.Column, list []diskio.Mapped,
-	opt diskio.ReaderOptions) (*diskio.Reader, []diskio.Layout, error) {
-	if r == nil {
-		return diskio.Open(ctx, list, opt)
-	}
-	if err := r.Open(ctx, r.Dataset, columns); err != nil {
-		return nil, nil, err
-	}
-	return diskio.OpenRemote(r.Fetch, "rows of another machine", list, opt)
-}
-
-// close ends what is asked for, of nobody too.
-func (r *Remote) close() error {
-	if r == nil {
-		return nil
-	}
-	return r.Close()
 }
 
 // asked is the tier of columns that a Remote has where nobody knows batches ahead: each asks for its rows.
@@ -50,7 +29,7 @@ func (t *asked) Reader(tier.Worker) (tier.Reader, error) { return &askedReader{t
 
 func (*asked) Stats() (tier.Stats, error) { return tier.Stats{}, nil }
 
-func (t *asked) Close() error { return t.from.close() }
+func (t *asked) Close() error { return t.from.Close() }
 
 type askedReader struct {
 	tier.Later

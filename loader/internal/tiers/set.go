@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/khop-gnn/khop/internal/diskio"
-	"github.com/khop-gnn/khop/internal/sat"
+	"github.com/khop-gnn/khop/loader/internal/disk"
+	"github.com/khop-gnn/khop/loader/internal/placed"
 	"github.com/khop-gnn/khop/loader/internal/recipe"
 	"github.com/khop-gnn/khop/loader/layout"
 	"github.com/khop-gnn/khop/loader/tier"
@@ -18,13 +18,13 @@ import (
 // Set is the columns of a placed source, and the tiers that bring their rows.
 type Set struct {
 	recipe  *recipe.Recipe // of the loaders that it is for
-	Columns []*Column
-	Tiers   []*PlacedTier
-	given   tier.Tier // who brings the rows of columns that are Given and not Remote; nil for none
-	remote  *Remote   // who has those that are Remote; nil for none
-	Disk    *DiskTier // of the columns that stay on disk; nil for none
-	Copies  *Copier   // of what is copied to memory
-	Loaders int       // how many share it
+	Columns []*placed.Column
+	Tiers   []*placed.Tier
+	given   tier.Tier  // who brings the rows of columns that are Given and not Remote; nil for none
+	remote  *Remote    // who has those that are Remote; nil for none
+	Disk    *disk.Tier // of the columns that stay on disk; nil for none
+	Copies  *Copier    // of what is copied to memory
+	Loaders int        // how many share it
 	Ledger  pinned.Ledger
 }
 
@@ -38,7 +38,7 @@ func NewSet(r *recipe.Recipe, loaders int, given tier.Tier, remote *Remote) (*Se
 		if !a.IsColumn() || s.Find(a) != nil {
 			continue
 		}
-		c := &Column{ColumnKey: recipe.KeyOf(a)}
+		c := &placed.Column{ColumnKey: recipe.KeyOf(a)}
 		if err := c.Find(r); err != nil {
 			return nil, fmt.Errorf("column of %s: %w", a.Name, err)
 		}
@@ -55,58 +55,29 @@ func NewSet(r *recipe.Recipe, loaders int, given tier.Tier, remote *Remote) (*Se
 
 // HasGiven reports whether a tier from outside, or one of a source that is partial, has a column.
 func (s *Set) HasGiven() bool {
-	return slices.ContainsFunc(s.Columns, func(c *Column) bool { return c.Given })
+	return slices.ContainsFunc(s.Columns, func(c *placed.Column) bool { return c.Given })
 }
 
 // AsStored reports whether there are columns whose rows come as they are stored, whoever brings them.
 func (s *Set) AsStored() bool {
-	return slices.ContainsFunc(s.Columns, func(c *Column) bool { return c.Given && !s.Disk.Has(c) })
+	return slices.ContainsFunc(s.Columns, func(c *placed.Column) bool { return c.Given && !s.Disk.Has(c) })
 }
 
 // Find returns the column of an array; nil where the set does not have it.
-func (s *Set) Find(a *layout.Array) *Column {
-	if i := slices.IndexFunc(s.Columns, func(c *Column) bool { return c.ColumnKey == recipe.KeyOf(a) }); i >= 0 {
+func (s *Set) Find(a *layout.Array) *placed.Column {
+	if i := slices.IndexFunc(s.Columns, func(c *placed.Column) bool { return c.ColumnKey == recipe.KeyOf(a) }); i >= 0 {
 		return s.Columns[i]
 	}
 	return nil
-}
-
-// InFiles returns the columns that lie in files and can be read from there, and their bytes.
-func (s *Set) InFiles() (mapped []*Column, total int64) {
-	for _, c := range s.Columns {
-		if c.Given {
-			continue
-		}
-		t := c.Store.Column()
-		f, _, err := pinned.OpenMapped(t.Bytes())
-		switch {
-		case err != nil:
-			s.recipe.Log.Info("a column is read in place, not from disk", "column", c.Name, "reason", err)
-			continue
-		case t.Len() >= diskio.MaxRows:
-			s.recipe.Log.Warn("a column has too many rows to be read from disk", "column", c.Name, "rows", t.Len())
-		default:
-			mapped = append(mapped, c)
-			total += int64(len(t.Bytes()))
-		}
-		_ = f.Close() // nothing was read
-	}
-	return mapped, total
 }
 
 // IsRemote reports whether a Remote has columns.
 func (s *Set) IsRemote() bool { return s.remote != nil }
 
 // ReadRemote makes the tier of the disk that of the columns that a Remote has.
-func (s *Set) ReadRemote(o DiskOptions) {
-	o.PackBytes = 0 // rows are packed on a disk
-	s.Disk = &DiskTier{Loaders: s.Loaders, opt: o, log: s.recipe.Log, ahead: map[any]*Ahead{}, remote: s.remote}
-	columns, _ := Divide(s.Columns, func(c *Column) bool { return c.Remote })
-	total := int64(0)
-	for _, c := range columns {
-		total += int64(len(c.Mapped().Bytes))
-	}
-	s.Disk.share(columns, total, o.CacheBytes)
+func (s *Set) ReadRemote(o disk.Options) {
+	columns, _ := placed.Divide(s.Columns, func(c *placed.Column) bool { return c.Remote })
+	s.Disk = disk.OfRemote(s.remote.Remote, s.remote.Dataset, columns, o, s.Loaders, s.recipe.Log)
 }
 
 // SourceBytes returns how much memory copies of topology and columns take.
@@ -123,19 +94,19 @@ func (s *Set) SourceBytes() (m tier.Memory) {
 }
 
 // Add makes a tier the one of some columns.
-func (s *Set) Add(t tier.Tier, inPlace bool, columns []*Column) {
+func (s *Set) Add(t tier.Tier, inPlace bool, columns []*placed.Column) {
 	if len(columns) == 0 {
 		return
 	}
-	placed := &PlacedTier{Tier: t, InPlace: inPlace}
+	placed := &placed.Tier{Tier: t, InPlace: inPlace}
 	placed.Take(columns)
 	s.Tiers = append(s.Tiers, placed)
 }
 
 // ChooseOnHost finds a tier for each column that a host reads. resident says that what has no other is copied.
 func (s *Set) ChooseOnHost(resident bool) {
-	rest := s.AddElsewhere(func(t tier.Tier, _ []*Column) tier.Tier { return t }, true)
-	copied, rest := Divide(rest, func(c *Column) bool {
+	rest := s.AddElsewhere(func(t tier.Tier, _ []*placed.Column) tier.Tier { return t }, true)
+	copied, rest := placed.Divide(rest, func(c *placed.Column) bool {
 		return resident || s.Disk != nil && slices.Contains(s.Disk.Whole, c)
 	})
 	s.Add(&Resident{Mapped: Mapped{Columns: copied}, In: s.Copies}, false, copied)
@@ -144,10 +115,10 @@ func (s *Set) ChooseOnHost(resident bool) {
 
 // AddElsewhere adds the tiers of columns that a tier from outside or the disk has, each as wrap makes it of the host's,
 // and returns the others. inPlace says whether columns on disk are verified as their rows are read.
-func (s *Set) AddElsewhere(wrap func(tier.Tier, []*Column) tier.Tier, inPlace bool) (rest []*Column) {
-	_, rest = Divide(s.Columns, s.Disk.Has)
-	given, rest := Divide(rest, func(c *Column) bool { return c.Given })
-	remote, given := Divide(given, func(c *Column) bool { return c.Remote })
+func (s *Set) AddElsewhere(wrap func(tier.Tier, []*placed.Column) tier.Tier, inPlace bool) (rest []*placed.Column) {
+	_, rest = placed.Divide(s.Columns, s.Disk.Has)
+	given, rest := placed.Divide(rest, func(c *placed.Column) bool { return c.Given })
+	remote, given := placed.Divide(given, func(c *placed.Column) bool { return c.Remote })
 	s.Add(wrap(s.given, given), false, given)
 	s.Add(wrap(&asked{from: s.remote}, remote), false, remote)
 	onDisk := s.Disk.Columns()
@@ -155,31 +126,9 @@ func (s *Set) AddElsewhere(wrap func(tier.Tier, []*Column) tier.Tier, inPlace bo
 	return rest
 }
 
-// Divide returns the columns with and without a property.
-func Divide(columns []*Column, is func(*Column) bool) (with, without []*Column) {
-	for _, c := range columns {
-		if is(c) {
-			with = append(with, c)
-		} else {
-			without = append(without, c)
-		}
-	}
-	return with, without
-}
-
 // describe says what tiers are to know of columns.
-func (s *Set) describe(columns []*Column) []tier.Column { return Describe(s.recipe, columns) }
-
-// Describe says what tiers are to know of columns, for loaders of a recipe.
-func Describe(r *recipe.Recipe, columns []*Column) []tier.Column {
-	list := make([]tier.Column, len(columns))
-	for i, c := range columns {
-		list[i] = tier.Column{Name: c.Name, NodeType: c.NodeType, Type: c.typeName, Data: c.Store.Column()}
-		for _, a := range r.ArraysOf(c.ColumnKey) {
-			list[i].Most = sat.Add(list[i].Most, a.Most)
-		}
-	}
-	return list
+func (s *Set) describe(columns []*placed.Column) []tier.Column {
+	return placed.Describe(s.recipe, columns)
 }
 
 // Open opens all
@@ -208,7 +157,7 @@ func (s *Set) Close() error {
 func (s *Set) Cost(r *recipe.Recipe, b tier.Bound) (all tier.Memory) {
 	b.Loaders = s.Loaders
 	for _, t := range s.Tiers {
-		b.Columns = Describe(r, t.Columns)
+		b.Columns = placed.Describe(r, t.Columns)
 		all = all.Add(t.Cost(b))
 	}
 	return all

@@ -112,7 +112,7 @@ def _spill(folder: pathlib.Path, data: Any) -> pathlib.Path:
 
 
 def _write(folder: pathlib.Path, parts: Mapping[_Key, _Arrays]) -> pathlib.Path:
-    """Writes arrays as formats/internal/arrays has them: in one folder, or in one for each type."""
+    """Writes arrays as formats/internal/foreign/arrays has them: in one folder, or in one for each type."""
     for key, arrays in parts.items():
         at = folder
         if key is not None:

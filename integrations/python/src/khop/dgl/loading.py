@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 from typing import Any, Iterator, Mapping, Optional, Sequence
 
-from .. import names
-from ..batch import Batch
-from ..blocks import EID, blocks_of
-from ..further import combined, epochs
-from ..schema import EdgeType
-from ..scratch import Scratch
-from ..sources import OverSource, Source
+from .._config import unknown_names
+from .._batch.batch import Batch
+from .._batch.blocks import EID, blocks_of
+from .._peers.arguments import combined, epochs
+from .._batch.schema import EdgeType
+from .._native.scratch import Scratch
+from .._peers.graph_source import OverSource, Source
 from .described import SECTION, Drawn, EdgeSampler, Sampler
 from .graphs import graph_of
 
@@ -47,7 +47,7 @@ class DataLoader(OverSource):
         options: Optional[Mapping[str, Any]] = None, **kwargs: Any,
     ) -> None:
         own = inspect.signature(DataLoader).parameters
-        names.check("khop.dgl.DataLoader", kwargs, [*own, *_OF_WORKERS], SECTION, _INSTEAD)
+        unknown_names.check("khop.dgl.DataLoader", kwargs, [*own, *_OF_WORKERS], SECTION, _INSTEAD)
         if not isinstance(graph_sampler, (Sampler, EdgeSampler)):
             what = type(graph_sampler).__name__
             raise TypeError(f"graph_sampler: {what}: must be a sampler of khop.dgl, such as NeighborSampler, or "
@@ -263,7 +263,7 @@ def _flat(wanted: Any) -> Optional[list[str]]:
     if wanted is None:
         return None
     lists = wanted.values() if isinstance(wanted, Mapping) else [wanted]
-    return list(dict.fromkeys(name for names in lists for name in names))
+    return list(dict.fromkeys(name for unknown_names in lists for name in unknown_names))
 
 
 def _take(data: Mapping[str, Any], wanted: Any, of: Any, ids: Any, to: Any) -> None:

@@ -6,7 +6,7 @@ import inspect
 import logging
 from typing import Any, Iterator, Mapping, Optional
 
-from .. import names
+from .._config import unknown_names
 from .graph import FusedCSCSamplingGraph, SamplingGraph
 from .items import SECTION
 from .pipes import Stage
@@ -51,7 +51,8 @@ class DataLoader:
     ) -> None:
         ignored = (
             "persistent_workers", "max_uva_threads", "overlap_feature_fetch", "overlap_graph_fetch", "asynchronous")
-        names.check("khop.graphbolt.DataLoader", kwargs, [*inspect.signature(DataLoader).parameters, *ignored], SECTION)
+        known = [*inspect.signature(DataLoader).parameters, *ignored]
+        unknown_names.check("khop.graphbolt.DataLoader", kwargs, known, SECTION)
         self.dataset = datapipe
         self._served: Optional[Served] = None
         try:

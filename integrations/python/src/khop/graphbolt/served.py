@@ -6,10 +6,10 @@ from typing import Any, Iterator, Mapping, Optional
 
 import torch
 
-from ..batch import Batch
-from ..further import check_options, combined
-from ..schema import LABEL
-from ..sources import OverSource
+from .._batch.batch import Batch
+from .._peers.arguments import check_options, combined
+from .._batch.schema import LABEL
+from .._peers.graph_source import OverSource
 from .base import CSCFormatBase
 from .items import HeteroItemSet, ItemSet, Split
 from .minibatch import MiniBatch

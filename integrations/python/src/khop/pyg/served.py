@@ -10,10 +10,10 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, Optional
 import numpy as np
 import torch
 
-from .. import names
-from ..batch import Batch
-from ..loader import Loader
-from ..scratch import Scratch
+from .._config import unknown_names
+from .._batch.batch import Batch
+from .._loader.loader import Loader
+from .._native.scratch import Scratch
 from .structure import Structure
 
 OF_WORKERS = frozenset({
@@ -38,7 +38,7 @@ def without_workers(loader: type, options: Mapping[str, Any], more: tuple[str, .
         return {}
     own = inspect.signature(loader).parameters
     instead = {name: hint for name, hint in _INSTEAD.items() if name not in more}
-    names.check(loader.__name__, options, [*own, *OF_WORKERS, *more], "From PyG", instead)
+    unknown_names.check(loader.__name__, options, [*own, *OF_WORKERS, *more], "From PyG", instead)
     return {name: value for name, value in options.items() if name not in OF_WORKERS}
 
 

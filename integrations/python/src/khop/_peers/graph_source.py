@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cached_property
 from typing import Any, Mapping, Optional, Sequence
 
 from .._native import program
@@ -13,6 +14,7 @@ from .._batch.schema import EdgeType
 from .._native.scratch import Scratch
 from .._data.stage import located
 from .._data.write import temporary
+from .served import Served
 
 _COLUMNS = {"feat": "feature", "features": "feature", "x": "feature", "labels": "label", "y": "label"}
 """khop's names of columns that others call otherwise."""
@@ -124,20 +126,22 @@ class Source:
             self._scratch.close()
 
 
-class OverSource:
-    """A loader of batches of a source. It makes khop.Loader at the first use."""
+class OverSource(Served):
+    """A loader of batches of a source."""
 
     _source: Source
     _how: dict[str, Any]
-    _loader: Optional[Loader] = None
+
+    @cached_property
+    def _length(self) -> int:
+        with self._lent("loader", self._open) as loader:
+            return len(loader)
 
     def __len__(self) -> int:
-        return len(self._opened())
+        return self._length
 
-    def _opened(self) -> Loader:
-        if self._loader is None:
-            self._loader = on_host(self._source.path, **self._how)
-        return self._loader
+    def _open(self) -> Loader:
+        return on_host(self._source.path, **self._how)
 
 
 def is_graphbolt(path: str) -> bool:

@@ -37,8 +37,8 @@ class DataLoader(OverSource):
     where the argument that means the same keeps its default; where both are given and differ, the loader is refused.
     With use_ddp each process gets its share of the batches.
 
-    One iteration runs at a time: beginning another ends it. close() ends the server, as does the end of the loader
-    object.
+    Iterations may run at the same time. state_dict, load_state_dict and set_epoch are those of khop.Loader. close()
+    ends the server, as does the end of the loader object, or of "with".
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class DataLoader(OverSource):
         return torch.stack(self._source.memory.find_edges(ids, etype=of))
 
     def __iter__(self) -> Iterator[Any]:
-        for batch in self._opened().restart().kept():
+        for batch in self._batches():
             if self._device is not None:
                 batch = batch.to(self._device)
             if isinstance(self._sampler, Drawn):
@@ -245,8 +245,7 @@ class DataLoader(OverSource):
 
     def close(self) -> None:
         """Ends the server, and removes the temporary dataset."""
-        if self._loader is not None:
-            self._loader.close()
+        super().close()
         if self._scratch is not None:
             self._scratch.close()
         self._source.close()

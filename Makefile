@@ -214,7 +214,7 @@ asm-check: ## fail if committed assembly is not what tools/asm gives
 	cd tools/asm && go test -count 1 .
 
 .PHONY: options
-options: ## write what Python (integrations/python/src/khop/_options.py) and tables of docs say of options, of what khop says
+options: ## write what Python (integrations/python/src/khop/_config/option_table.py) and tables of docs say of options, of what khop says
 	CGO_ENABLED=0 go run ./cmd/khop options --json | python3 tools/options/options.py
 
 .PHONY: options-check

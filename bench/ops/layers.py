@@ -17,7 +17,7 @@ import torch
 from torch_geometric.nn import GATConv, GCNConv
 
 import khop.sparse
-from khop import draws
+from khop._ops import sampled_gradients
 
 import where
 
@@ -90,15 +90,15 @@ def errors(steps):
         loss = torch.nn.functional.cross_entropy(layers[-1](h, both)[::10], labels[::10])
         return [g.clone() for g in torch.autograd.grad(loss, weights)]
     khop.sparse.patch()
-    exact, found, allot, took = gradient(), {}, draws.allot, {}
+    exact, found, allot, took = gradient(), {}, sampled_gradients.allot, {}
     for way in ("equal", "own"):
-        draws.allot = allot if way == "own" else lambda share, sites: []
+        sampled_gradients.allot = allot if way == "own" else lambda share, sites: []
         khop.sparse.patch(backward_budget=SHARE, seed=1)
         for _ in range(3):
             gradient()
         lost = [[float((a - b).norm() ** 2 / a.norm() ** 2) for a, b in zip(exact, gradient())] for _ in range(steps)]
         found[way] = [statistics.fmean(of) ** 0.5 for of in zip(*lost)]
-    draws.allot = allot
+    sampled_gradients.allot = allot
     for _ in range(9):
         for way, options in (("exact", {}), ("own", {"backward_budget": SHARE, "seed": 1})):
             khop.sparse.patch(**options)

@@ -19,8 +19,8 @@ import time
 import torch
 
 import khop.sparse
-from khop import products
-from khop.draws import Draws
+from khop._ops import spmm
+from khop._ops.sampled_gradients import Draws
 
 import where
 
@@ -49,13 +49,13 @@ def seconds(run):
 def ratio(s, values, stamp, width, draws, rounds):
     """How many times as long the exact gradient takes, where the other one is drawn; else None: it is the same one."""
     dy, times = torch.randn(s.rows, width), {None: [], draws: []}
-    if not draws.takes(s, False, products.SUM, values, stamp, dy):
+    if not draws.takes(s, False, spmm.SUM, values, stamp, dy):
         return None
-    for turn, (products.draws, of) in itertools.product(range(rounds + 1), times.items()):
-        took = seconds(lambda: products._gradient(s, False, products.SUM, stamp, values, dy))
+    for turn, (spmm.draws, of) in itertools.product(range(rounds + 1), times.items()):
+        took = seconds(lambda: spmm._gradient(s, False, spmm.SUM, stamp, values, dy))
         if turn:
             of.append(took)
-    products.draws = None
+    spmm.draws = None
     return min(times[None]) / min(times[draws])
 
 
@@ -64,7 +64,7 @@ def settings(nodes, degree):
     for exponent, (to, of) in itertools.product(EXPONENTS, ((1, 0), (0, 1), (1, 1))):
         targets, sources = (ends(nodes, nodes * degree, exponent if skewed else None, seed)
                             for seed, skewed in enumerate((to, of)))
-        s = products.made_of_edges(nodes, nodes, targets, sources)
+        s = spmm.made_of_edges(nodes, nodes, targets, sources)
         for width in WIDTHS:
             values = torch.rand(s.edges, 1)
             for v, stamp in ((None, 0), (values, s.stamp(values)), (values, 0)):

@@ -288,7 +288,7 @@ def of_manual(path, text, khop):
 def files(khop):
     """What each file shall be, by its path."""
     made = {
-        "integrations/python/src/khop/_options.py": {"options": of_package(khop)},
+        "integrations/python/src/khop/_config/option_table.py": {"options": of_package(khop)},
         "docs/python.md": {"options": of_keywords(khop)},
         "docs/sampling.md": {"names": of_names(khop)},
         "integrations/python/src/khop/place.py": {"launchers": of_launchers(khop)},

@@ -23,7 +23,8 @@ import numpy as np
 import torch
 
 import khop
-from khop import cuda, unified_tensor
+from khop._feed import cuda
+from khop._unified import tensor as unified_tensor
 
 device = cuda.Device(0)
 driver = device._lib

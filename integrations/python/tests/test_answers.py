@@ -13,7 +13,7 @@ import pytest
 
 import khop
 from conftest import run
-from khop import _library
+from khop._native import library as _library
 
 DRAWS = int(os.environ.get("KHOP_DRAWS", "40"))
 SEED = int(os.environ.get("KHOP_DRAW_SEED", "20261129"))
@@ -57,7 +57,7 @@ def split(program, path, draw, arguments):
     """Splits links, and returns the notes."""
     if draw.random() < .3:
         arguments = [*arguments, "--disjoint", "0.4"]
-    done = khop.program.call(["split", path, "--links", "--val", str(draw.choice([.1, .3])), "--test", "0.2",
+    done = khop._native.program.call(["split", path, "--links", "--val", str(draw.choice([.1, .3])), "--test", "0.2",
                               "--seed", str(draw.randrange(99)), *arguments], program)
     done.check()
     return done.notes()

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 import khop
-from khop import cuda, device, digest, frameworks
-from khop.device import DeviceArray
+from khop._feed import cuda, device
+from khop._batch import digest, frameworks
+from khop._feed.device import DeviceArray
 
 ROOT = pathlib.Path(__file__).parents[3]
 PROGRAM, DRIVER = ROOT / "dist/khop-cuda", ROOT / "dist/libcudasim.so"

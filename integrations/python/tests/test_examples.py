@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from khop import _library
+from khop._native import library as _library
 from conftest import PATIENCE, ROOT, run
 from test_distributed import free_port
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import khop
-from khop import protocol
-from khop.feed import Feed
-from khop.loader import Connection
+from khop._feed import protocol
+from khop._feed.feed import Feed
+from khop._loader.loader import Connection
 
 import fake as f
 from conftest import PATIENCE

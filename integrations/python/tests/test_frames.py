@@ -7,7 +7,7 @@ import pytest
 import khop
 import khop.cluster
 from conftest import run
-from khop import frames
+from khop._data import frames
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 import shop  # noqa: E402

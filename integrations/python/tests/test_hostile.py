@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 import khop
-from khop.feed import Feed
-from khop.loader import Connection
+from khop._feed.feed import Feed
+from khop._loader.loader import Connection
 
 import fake as f
 from conftest import PATIENCE
@@ -313,7 +313,7 @@ def test_what_is_announced_by_a_server_that_reads_no_more_is_not_taken():
         epoch = iter(loader)
         assert next(epoch).number == 0
         while not loader._feed._cut:  # the server may still be about to stop reading
-            loader._feed._send(khop.protocol.ask(1, 1))
+            loader._feed._send(khop._feed.protocol.ask(1, 1))
         with pytest.raises(khop.ServerError, match="have waited for you") as caught:
             next(epoch)
         assert caught.value.code == 14

@@ -3,10 +3,13 @@
 import ast
 import graphlib
 import pathlib
+import pickle
 import subprocess
 import sys
 
 import khop
+import pytest
+from khop import _moved
 
 ROOT = pathlib.Path(khop.__file__).parent
 
@@ -40,3 +43,17 @@ def test_engines_are_imported_by_those_who_use_them():
             "print(sorted({'ray', 'pyspark', 'dask', 'distributed', 'pyarrow.flight', 'grpc'} & set(sys.modules)))")
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("old, new", sorted(_moved.MOVED.items()))
+def test_a_path_that_a_module_had_gives_the_module(old, new):
+    """In a process of its own each, as a user's first import."""
+    code = (f"import khop, inspect\nthere = getattr(khop, {old!r})\nimport khop.{old}, khop.{new}, sys\n"
+            f"assert sys.modules['khop.{old}'] is sys.modules['khop.{new}']\n"
+            f"assert getattr(khop, {old!r}) is there, 'an import changed what khop.{old} is'\n")
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_pickles_of_old_paths_are_read():
+    for function in (b"khop.unified_tensor\n_again", b"khop.loader\n_another"):
+        assert callable(pickle.loads(b"c" + function + b"\n."))

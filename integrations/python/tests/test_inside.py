@@ -17,7 +17,7 @@ import pytest
 
 import khop
 from conftest import PATIENCE
-from khop import _library
+from khop._native import library as _library
 
 pytest.importorskip("xxhash")
 pytestmark = pytest.mark.skipif(bool(_library.why_not()), reason="no shared library")
@@ -447,9 +447,10 @@ def test_a_half_made_loader_goes_quietly():
     """Whatever failed, and whoever made it without __init__."""
     assert not run("""
 import gc, khop, numpy
-from khop import device, inside, loader, ring, server
-for kind in (khop.Loader, loader.Epoch, loader.Feed, inside.Inside, inside.InsideMemory, inside.Owner, ring.Memory,
-             ring.Ring, ring.SlotArrays, server.Server, device.DeviceRing):
+from khop._feed import device, in_process, ring, server
+from khop._loader import loader
+for kind in (khop.Loader, loader.Epoch, loader.Feed, in_process.Inside, in_process.InsideMemory, in_process.Owner,
+             ring.Memory, ring.Ring, ring.SlotArrays, server.Server, device.DeviceRing):
     kind.__new__(kind)
     gc.collect()
 for options in (dict(fanouts=[1], batch_size=0), dict(fanouts=[1], nosuch=1), dict(fanouts=[1], process="nowhere")):

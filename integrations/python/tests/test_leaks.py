@@ -16,7 +16,7 @@ import pytest
 
 import khop
 from conftest import run
-from khop import _library
+from khop._native import library as _library
 
 DRAWS = int(os.environ.get("KHOP_DRAWS", "40"))
 SEED = int(os.environ.get("KHOP_DRAW_SEED", "20261126"))
@@ -271,7 +271,7 @@ def test_no_batch_knows_the_future(program, tmp_path, part):
         task = draw_task(draw, tables)
         folder = tmp_path / str(database)
         write_database(folder, tables, task)
-        done = khop.program.call(["convert", str(folder), f"{folder}.khop", "--upto", "all"], program)
+        done = khop._native.program.call(["convert", str(folder), f"{folder}.khop", "--upto", "all"], program)
         done.check()
         without = [f'the rows of "{t.name}" ({len(t.times)}) have no times: batches of any time may have them'
                    for t in tables if not t.timed]

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import khop
-from khop import LibraryNotFound, _library
+from khop import LibraryNotFound
+from khop._native import library as _library
 
 pytestmark = pytest.mark.skipif(bool(_library.why_not()), reason="no shared library")
 
@@ -94,7 +95,7 @@ def test_a_library_that_is_named_and_not_there_is_named_in_the_error():
 def test_a_forked_child_is_refused_and_one_of_a_parent_without_it_is_not():
     done = python("""
 import os, khop
-from khop import _library
+from khop._native import library as _library
 
 def in_child(use):
     pid = os.fork()
@@ -121,7 +122,7 @@ assert _library.load() is library
 def test_signals_go_to_python_and_faults_to_who_handled_them_before():
     done = python("""
 import os, signal
-from khop import _library
+from khop._native import library as _library
 seen = []
 signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
 signal.signal(signal.SIGUSR1, lambda *_: seen.append("before"))
@@ -161,7 +162,7 @@ def test_few_file_descriptors_are_an_error_and_never_the_end_of_the_process(left
     """Go's runtime aborts a process in which it cannot make those of its poller."""
     done = python(f"""
 import os, resource, numpy, khop
-from khop import _library
+from khop._native import library as _library
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 
 def leave(n):
@@ -195,7 +196,7 @@ except (khop.KhopError, OSError) as e:
 @pytest.mark.parametrize("native", [True, False])
 def test_ends_of_edges_are_those_of_the_csc(native, monkeypatch):
     from khop.errors import ProtocolError
-    from khop.frameworks import edge_index
+    from khop._batch.frameworks import edge_index
 
     if native:
         _library.load()

@@ -4,7 +4,7 @@ import pytest
 
 import khop
 from conftest import run
-from khop.options import Configuration, LoaderOptions, SamplerOptions
+from khop._config.configuration import Configuration, LoaderOptions, SamplerOptions
 
 OPTIONS = [
     ("sbm", dict(seeds="all-edges", negatives="uniform", strict=True),

@@ -19,8 +19,8 @@ import pytest
 
 import khop
 from conftest import PATIENCE, run
-from khop import _library
-from khop.options import Configuration
+from khop._native import library as _library
+from khop._config.configuration import Configuration
 
 OPTIONS = {  # of khop sample, and of khop.Loader
     "sbm": (["--fanouts", "6,4", "--batch-size", "256", "--shuffle", "--seed", "7"],
@@ -635,7 +635,8 @@ def test_ctrl_c_at_any_line_of_taking_a_batch_breaks_nothing(process, load):
     of all that come after it.
     """
     source = pathlib.Path(khop.__file__).parent
-    files = {str(source / f"{f}.py") for f in ("loader", "feed", "inside", "ring", "protocol")}
+    files = {str(source / f) for f in ("_loader/loader.py", "_feed/feed.py", "_feed/in_process.py", "_feed/ring.py",
+                                       "_feed/protocol.py")}
 
     def trace(frame, event, _):
         nonlocal left

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 import khop
-from khop.arrays import OwnArrays
-from khop.frameworks import framework
+from khop._batch.arrays import OwnArrays
+from khop._batch.frameworks import framework
 from khop.padding import Sizes, most
-from khop.schema import Schema
+from khop._batch.schema import Schema
 
 NEW = Schema(("paper", "author"), (500, 300), (("paper", "cites", "paper"), ("author", "writes", "paper")), (4000, 900),
              2, new_nodes=False)

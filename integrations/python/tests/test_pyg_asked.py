@@ -11,7 +11,8 @@ from torch_geometric.loader import NodeLoader  # noqa: E402
 from torch_geometric.sampler import EdgeSamplerInput, NodeSamplerInput  # noqa: E402
 
 import khop  # noqa: E402
-from khop import _library, pyg  # noqa: E402
+from khop import pyg  # noqa: E402
+from khop._native import library as _library  # noqa: E402
 
 pytestmark = pytest.mark.skipif(bool(_library.why_not()), reason="no shared library")
 N, E = 90, 700

@@ -10,7 +10,8 @@ pytest.importorskip("torch_geometric", reason="torch_geometric is not installed"
 from torch_geometric.data import Data  # noqa: E402
 from torch_geometric.loader import NodeLoader  # noqa: E402
 
-from khop import StateError, WriteError, _library, binary  # noqa: E402
+from khop import StateError, WriteError, binary  # noqa: E402
+from khop._native import library as _library  # noqa: E402
 from khop.pyg import LinkNeighborLoader, NeighborLoader, NeighborSampler  # noqa: E402
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import khop
 from conftest import run
-from khop import _library
+from khop._native import library as _library
 
 MANIFEST = """name: shop
 val_timestamp: '2024-01-05'

@@ -102,8 +102,8 @@ def test_a_consumer_of_then_gets_the_same_arrays_of_a_server_of_today(program, r
 
 @pytest.mark.parametrize("release", FULL)
 def test_a_consumer_of_today_reads_a_server_of_then(release):
-    from khop.feed import Feed
-    from khop.loader import Connection
+    from khop._feed.feed import Feed
+    from khop._loader.loader import Connection
 
     feed = json.loads((RECORDS / release / "feed.json").read_text())
     client, server = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

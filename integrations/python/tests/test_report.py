@@ -3,7 +3,7 @@ import json
 
 import khop
 import pytest
-from khop.report import Told, sentence
+from khop._loader.bottleneck import Told, sentence
 
 
 @pytest.mark.parametrize("told, said", [
@@ -39,7 +39,7 @@ def test_python_is_named_where_it_takes_the_time():
 @pytest.mark.parametrize("process", ["server", "inside"])
 def test_a_loader_says_what_an_epoch_waited_for(program, dataset, process):
     if process == "inside":
-        pytest.importorskip("khop._library").why_not() and pytest.skip("no shared library")
+        pytest.importorskip("khop._native.library").why_not() and pytest.skip("no shared library")
     with khop.Loader(dataset("sbm"), fanouts=[10, 10], batch_size=32, process=process) as loader:
         assert loader.report() == ""
         for _ in loader:

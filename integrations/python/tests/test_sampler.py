@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import khop
-from khop import _library
+from khop._native import library as _library
 
 pytest.importorskip("xxhash")
 pytestmark = pytest.mark.skipif(bool(_library.why_not()), reason="no shared library")

@@ -7,7 +7,7 @@ import pytest
 
 import khop
 from conftest import run
-from khop.options import SamplerOptions
+from khop._config.configuration import SamplerOptions
 
 # A dataset, options of khop.Loader, and the same as flags. Together they name every sampler and all of its options.
 CASES = [

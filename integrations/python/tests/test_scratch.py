@@ -11,13 +11,13 @@ import time
 import pytest
 from conftest import PATIENCE
 
-from khop.scratch import Scratch
+from khop._native.scratch import Scratch
 
 TRAINER = """
 import signal, numpy, khop
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whatever these tests were started by
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from khop.sources import Source
+from khop._peers.graph_source import Source
 edges = numpy.random.default_rng(1).integers(0, 3000, (2, 60_000))
 graph = {"edge_index": edges, "x": numpy.ones((3000, 64), "float32")}
 print("ready", flush=True)

@@ -10,12 +10,12 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from khop import _library  # noqa: E402
+from khop._native import library as _library  # noqa: E402
 
 pytestmark = pytest.mark.skipif(bool(_library.why_not()), reason="no shared library")
 
 import khop.sparse  # noqa: E402
-from khop import products  # noqa: E402
+from khop._ops import spmm  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -101,14 +101,14 @@ def test_gradients_of_gradients_of_extremes(dtype, weighted):
     """By products of a dense matrix with whoever has the extreme."""
     _library.load()
     to, of = ids(1, 9, 40), ids(2, 7, 40)
-    s = products.of_edges(9, 7, to, of)
+    s = spmm.of_edges(9, 7, to, of)
     values = (ids(3, 3, 40) - 1).to(dtype) if weighted else None
     w = torch.ones(40, dtype=dtype) if values is None else values
     results = []
     for ours in (True, False):
         x = (ids(4, 3, 7, 5) - 1).to(dtype).requires_grad_()
         if ours:
-            y = products.extreme(s, False, products.SHARED, values, x)
+            y = spmm.extreme(s, False, spmm.SHARED, values, x)
         else:
             messages = x[of] * w[:, None]
             y = torch.zeros(9, 5, dtype=dtype).scatter_reduce(
@@ -126,9 +126,9 @@ def test_gradients_of_gradients_of_extremes(dtype, weighted):
 
 def test_an_extreme_that_is_not_a_number_has_such_a_gradient():
     _library.load()
-    s = products.of_edges(2, 3, torch.tensor([0, 0, 1]), torch.tensor([0, 1, 2]))
+    s = spmm.of_edges(2, 3, torch.tensor([0, 0, 1]), torch.tensor([0, 1, 2]))
     x = torch.tensor([[float("nan")], [1.0], [2.0]]).requires_grad_()
-    y = products.extreme(s, False, products.SHARED_WITH_ZERO, None, x)
+    y = spmm.extreme(s, False, spmm.SHARED_WITH_ZERO, None, x)
     y.sum().backward()
     torch.testing.assert_close(y.detach(), torch.tensor([[float("nan")], [2.0]]), equal_nan=True)
     torch.testing.assert_close(x.grad, torch.tensor([[float("nan")], [float("nan")], [1.0]]), equal_nan=True)
@@ -161,11 +161,11 @@ def test_halves():
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 @pytest.mark.parametrize("heads", [0, 1, 2])
 @pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize("reduce", [products.SUM, products.MEAN, products.SPREAD])
+@pytest.mark.parametrize("reduce", [spmm.SUM, spmm.MEAN, spmm.SPREAD])
 def test_gradients_of_gradients(reduce, transposed, heads, dtype):
     _library.load()
     to, of, n = ids(1, 9, 40).to(dtype), ids(2, 7, 40).to(dtype), heads or 1
-    s = products.of_edges(9, 7, to, of)
+    s = spmm.of_edges(9, 7, to, of)
     values = drawn(3, 40, heads).requires_grad_() if heads else None
     x = drawn(4, 9 if transposed else 7, 6).requires_grad_()
     where = torch.arange(n)[:, None], to.long()[None], of.long()[None]
@@ -173,12 +173,12 @@ def test_gradients_of_gradients(reduce, transposed, heads, dtype):
     counts = torch.zeros(9, 7).index_put((to.long(), of.long()), torch.ones(40), accumulate=True)
     if transposed:
         a, counts = a.transpose(1, 2), counts.t()
-    if reduce == products.MEAN:
+    if reduce == spmm.MEAN:
         a = a / counts.sum(1).clamp(min=1)[:, None]
-    if reduce == products.SPREAD:
+    if reduce == spmm.SPREAD:
         a = a / counts.sum(0).clamp(min=1)
     want = torch.cat([a[h] @ x[:, 6 // n * h:6 // n * (h + 1)] for h in range(n)], 1)
-    have = products.multiply(s, transposed, reduce, values, x)
+    have = spmm.multiply(s, transposed, reduce, values, x)
     close(have, want, "product")
     inputs = (x,) if values is None else (x, values)
     firsts = [
@@ -227,15 +227,15 @@ def test_a_change_between_product_and_gradient_is_an_error():
 
 
 def test_a_structure_is_made_once(monkeypatch):
-    calls, call = [], products.call
-    monkeypatch.setattr(products, "call", lambda name, *arguments: (calls.append(name), call(name, *arguments)))
+    calls, call = [], spmm.call
+    monkeypatch.setattr(spmm, "call", lambda name, *arguments: (calls.append(name), call(name, *arguments)))
     a = matrix("csr")
     with khop.sparse.patched():
         for _ in range(3):
             x = drawn(4, 20, 8).requires_grad_()
             torch.sparse.mm(a, x).sum().backward()
         assert calls.count("rows") == 1 and calls.count("multiply") == 6
-        kept = weakref.ref(next(iter(products.structures._all.values())))
+        kept = weakref.ref(next(iter(spmm.structures._all.values())))
         khop.sparse.clear()
         gc.collect()
         assert kept() is None, "what was cleared is still held"
@@ -252,8 +252,8 @@ def test_products_of_batches_keep_no_slot(process, dataset):
                 for layer, block in enumerate(batch.blocks):
                     indptr, indices = block.indptr, block.indices
                     x = drawn(1, int(indices.max()) + 1, 4).requires_grad_()
-                    a = products.in_rows(len(indptr) - 1, len(x), indptr, indices)
-                    y = products.multiply(a, False, products.SUM, None, x)
+                    a = spmm.in_rows(len(indptr) - 1, len(x), indptr, indices)
+                    y = spmm.multiply(a, False, spmm.SUM, None, x)
                     y.sum().backward()
                     to = torch.repeat_interleave(torch.arange(len(indptr) - 1), indptr.diff())
                     close(y.detach(), torch.zeros_like(y).index_add(0, to, x.detach()[indices]), (batch.number, layer))
@@ -362,8 +362,8 @@ def test_sampled_gradients_are_right_in_the_mean(reduce, weighted, monkeypatch):
 
     def gradient():
         x = drawn(4, 20, 6).requires_grad_()
-        s = products.of_edges(30, 20, to, of)
-        products.aggregate(s, reduce, w, x).backward(dy)
+        s = spmm.of_edges(30, 20, to, of)
+        spmm.aggregate(s, reduce, w, x).backward(dy)
         return x.grad.double()
     with khop.sparse.patched():
         exact = gradient()
@@ -385,8 +385,8 @@ def test_two_sampled_gradients_in_turn_are_right_in_the_mean(monkeypatch):
 
     def gradient():
         x = drawn(4, 20, 3).requires_grad_()
-        s = products.of_edges(20, 20, to, of)
-        products.aggregate(s, "sum", None, products.aggregate(s, "sum", None, x)).backward(dy)
+        s = spmm.of_edges(20, 20, to, of)
+        spmm.aggregate(s, "sum", None, spmm.aggregate(s, "sum", None, x)).backward(dy)
         return x.grad.double()
     with khop.sparse.patched():
         exact = gradient()
@@ -431,7 +431,7 @@ def test_the_degrees_decide_which_gradients_are_drawn(degree, width, hubs, drawn
 
     def gradient():
         x = drawn(4, n, width).requires_grad_()
-        products.aggregate(products.of_edges(n, n, to, of), "sum", None, x).backward(dy)
+        spmm.aggregate(spmm.of_edges(n, n, to, of), "sum", None, x).backward(dy)
         return x.grad
     with khop.sparse.patched():
         exact = gradient()

@@ -8,14 +8,14 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 nn = pytest.importorskip("torch_geometric.nn", reason="torch_geometric is not installed")
 
-from khop import _library  # noqa: E402
+from khop._native import library as _library  # noqa: E402
 
 pytestmark = pytest.mark.skipif(bool(_library.why_not()), reason="no shared library")
 
 import khop.sparse  # noqa: E402
-from khop import operators, products, traced  # noqa: E402
+from khop._ops import spmm, torch_library, traced  # noqa: E402
 
-if not operators.AVAILABLE:
+if not torch_library.AVAILABLE:
     pytest.skip("not in this torch", allow_module_level=True)
 
 N, EDGES, WIDTH = 60, 400, 6
@@ -191,16 +191,16 @@ def test_hooks_of_messages_are_called_under_transforms():
 
 
 @pytest.mark.parametrize("heads", [0, 1, 2])
-@pytest.mark.parametrize("reduce", [products.SUM, products.MEAN, products.SPREAD])
+@pytest.mark.parametrize("reduce", [spmm.SUM, spmm.MEAN, spmm.SPREAD])
 @pytest.mark.parametrize("transposed", [False, True])
 def test_operations_are_as_torch_library_wants_them(reduce, transposed, heads):
     ends = edges()
-    edges_of = operators.structure(*ends, N, N), *ends, N, N
+    edges_of = torch_library.structure(*ends, N, N), *ends, N, N
     x = torch.randn(N, WIDTH, requires_grad=True)
     values = torch.rand(EDGES, heads, requires_grad=True) if heads else None
-    torch.library.opcheck(operators.multiply, (*edges_of, transposed, reduce, values, x))
+    torch.library.opcheck(torch_library.multiply, (*edges_of, transposed, reduce, values, x))
     if heads and not transposed:
-        torch.library.opcheck(operators.sample, (*edges_of, heads, x, x.detach().clone().requires_grad_()))
+        torch.library.opcheck(torch_library.sample, (*edges_of, heads, x, x.detach().clone().requires_grad_()))
 
 
 def test_what_a_message_returns_is_read_from_its_source():

@@ -14,7 +14,7 @@ import warnings
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 import khop.sparse
-from khop import products
+from khop._ops import spmm
 
 
 def lies_there(t):

@@ -10,12 +10,12 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from khop import _library  # noqa: E402
+from khop._native import library as _library  # noqa: E402
 
 pytestmark = pytest.mark.skipif(bool(_library.why_not()), reason="no shared library")
 
 import khop.sparse  # noqa: E402
-from khop import products  # noqa: E402
+from khop._ops import spmm  # noqa: E402
 from test_sparse import close, drawn, ids, matrix, unpatched  # noqa: E402, F401
 
 NODES, EDGES, WIDTH = 30, 200, 8
@@ -72,12 +72,12 @@ def test_blocks_of_threads_end_as_they_began():
     with khop.sparse.patched():
         thread.start()
         first.wait(60)
-        assert products.draws is not None
+        assert spmm.draws is not None
     assert torch.sparse.mm is not before  # the other's block goes on
-    assert products.draws is not None
+    assert spmm.draws is not None
     second.set()
     thread.join()
-    assert torch.sparse.mm is before and products.draws is None
+    assert torch.sparse.mm is before and spmm.draws is None
 
 
 def test_a_block_leaves_what_was_there_before_whatever_was_called_inside():
@@ -86,18 +86,18 @@ def test_a_block_leaves_what_was_there_before_whatever_was_called_inside():
         khop.sparse.unpatch()
         assert torch.sparse.mm is before
         khop.sparse.patch(backward_budget=0.5)
-        assert products.draws is not None
-    assert torch.sparse.mm is before and products.draws is None
+        assert spmm.draws is not None
+    assert torch.sparse.mm is before and spmm.draws is None
     khop.sparse.patch()
     with khop.sparse.patched(backward_budget=0.5):
         khop.sparse.unpatch()
-    assert torch.sparse.mm is not before and products.draws is None
+    assert torch.sparse.mm is not before and spmm.draws is None
 
 
 def test_an_error_of_khop_is_none_of_torch(monkeypatch):
     def broken(*given):
         raise TypeError("a fault of khop's")
-    monkeypatch.setattr(products, "multiply", broken)
+    monkeypatch.setattr(spmm, "multiply", broken)
     with khop.sparse.patched(), pytest.raises(TypeError, match="a fault of khop's"):
         torch.sparse.mm(matrix("csr"), drawn(4, 20, 8))
 
@@ -141,14 +141,14 @@ def test_scripts_while_patched_leave_it_patched(nn):
         layer = CompiledSums(8, 3, aggr="mean")
         with khop.sparse.patched(reassociate=reassociate):
             torch.sparse.mm(a, x)
-            kept = list(products.structures._all)
+            kept = list(spmm.structures._all)
             ours = torch.sparse.mm, utils.softmax, utils.scatter
             for f, given in ((utils.softmax, (x, index)), (utils.scatter, (x, index))):
                 if f.__name__ not in scriptable:
                     continue
                 torch.testing.assert_close(torch.jit.script(f)(*given), f(*given))
             torch.testing.assert_close(torch.jit.script(layer)(x, edges() % 20), layer(x, edges() % 20))
-            assert kept and list(products.structures._all)[:1] == kept
+            assert kept and list(spmm.structures._all)[:1] == kept
             assert (torch.sparse.mm, utils.softmax, utils.scatter) == ours
 
 
@@ -270,16 +270,16 @@ def test_gradients_of_vmap_for_weights():
     """Of edges in any order, with heads and a mean, and the gradients of these gradients."""
     _library.load()
     to, of = ids(1, 5, 20), ids(2, 4, 20)
-    s = [products.of_edges(5, 4, to, of)]
+    s = [spmm.of_edges(5, 4, to, of)]
     order = to.argsort()
     ptr = torch.searchsorted(to[order].contiguous(), torch.arange(6))
-    s.append(products.in_rows(5, 4, ptr, of[order].contiguous(), order))
+    s.append(spmm.in_rows(5, 4, ptr, of[order].contiguous(), order))
     for of_edges in s:
-        for reduce in (products.SUM, products.MEAN):
+        for reduce in (spmm.SUM, spmm.MEAN):
             for transposed in (False, True):
                 w = drawn(3, 20, 2).requires_grad_()
                 x = drawn(4, 5 if transposed else 4, 2, 3).requires_grad_()
-                y = products.multiply(of_edges, transposed, reduce, w, x)
+                y = spmm.multiply(of_edges, transposed, reduce, w, x)
                 given = drawn(5, 3, *y.shape)
                 want = [torch.autograd.grad(y, [w, x], g, retain_graph=True) for g in given]
                 have = torch.autograd.grad(y, [w, x], given, is_grads_batched=True, retain_graph=True)

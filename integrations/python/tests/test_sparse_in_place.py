@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 nn = pytest.importorskip("torch_geometric.nn", reason="torch_geometric is not installed")
 
-from khop import _library  # noqa: E402
+from khop._native import library as _library  # noqa: E402
 
 pytestmark = pytest.mark.skipif(bool(_library.why_not()), reason="no shared library")
 

@@ -3,12 +3,12 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from khop import _library  # noqa: E402
+from khop._native import library as _library  # noqa: E402
 
 pytestmark = pytest.mark.skipif(bool(_library.why_not()), reason="no shared library")
 
 import khop.sparse  # noqa: E402
-from khop import products  # noqa: E402
+from khop._ops import spmm  # noqa: E402
 from test_sparse import compared, drawn, ids, unpatched  # noqa: E402, F401
 
 NODES, EDGES, WIDTH = 30, 200, 8
@@ -344,7 +344,7 @@ def test_norms_of_matrices_are_kept_until_these_change(layers, form):
         for _ in range(3):
             torch.testing.assert_close(layer(x, a), plain[0])
         kept, number = khop.sparse._norms._all, len(khop.sparse._norms._all)
-        assert number == 1 and len(products.structures._all) == 1
+        assert number == 1 and len(spmm.structures._all) == 1
         norm = next(iter(kept.values()))[2][0]
         layer(x, a)
         assert next(iter(kept.values()))[2][0] is norm  # nobody has computed it again
@@ -370,7 +370,7 @@ def test_norms_of_matrices_are_kept_until_these_change(layers, form):
 ])
 def test_layers_give_the_same_whichever_way_they_multiply(layers, name, how, wide, out, form, monkeypatch):
     """In float64 to its rounding, with the gradients of inputs and parameters; each way is taken in turn."""
-    from khop import reassociate
+    from khop._ops import layer_order
     torch.manual_seed(1)
     how = dict(how)
     if "nn" in how:
@@ -404,12 +404,12 @@ def test_layers_give_the_same_whichever_way_they_multiply(layers, name, how, wid
     except (ImportError, RuntimeError, TypeError, ValueError, AttributeError):
         pytest.skip("not in this torch")
     linear = how.get("aggr") != "max" and not (name == "SGConv" and how.get("cached"))
-    multiplied, usual = [], reassociate._copy
-    monkeypatch.setattr(reassociate, "_copy", lambda *given, **named: (multiplied.append(1), usual(*given, **named))[1])
+    multiplied, usual = [], layer_order._copy
+    monkeypatch.setattr(layer_order, "_copy", lambda *given, **named: (multiplied.append(1), usual(*given, **named))[1])
     with khop.sparse.patched(reassociate=True):
         for first in (True, False):
             for rule in ("weight_first", "weight_first_of_heads"):
-                monkeypatch.setattr(reassociate, rule, lambda *given: first)
+                monkeypatch.setattr(layer_order, rule, lambda *given: first)
             multiplied.clear()
             have = run()
             for i, (one, other) in enumerate(zip(want, have)):
@@ -419,7 +419,7 @@ def test_layers_give_the_same_whichever_way_they_multiply(layers, name, how, wid
 
 def test_the_weight_comes_where_sums_are_narrower(layers, monkeypatch):
     """By the columns that khop sums, forward and backward."""
-    from khop.reassociate import weight_first
+    from khop._ops.layer_order import weight_first
     for edges, rows, cols, inputs, outputs, learns, learns_x, first in (
         (100, 9, 9, 8, 4, False, False, True), (100, 9, 9, 4, 8, False, False, False),
         (100, 9, 9, 6, 4, True, False, False),  # no gradient reaches the sums of an input
@@ -440,15 +440,15 @@ def test_the_weight_comes_where_sums_are_narrower(layers, monkeypatch):
 
 
 def test_layers_that_somebody_looks_into_stay_as_they_are(layers, monkeypatch):
-    from khop import reassociate
-    monkeypatch.setattr(reassociate, "weight_first", lambda *given: True)
-    monkeypatch.setattr(reassociate, "_copy", lambda *given, **named: pytest.fail("it was copied"))
+    from khop._ops import layer_order
+    monkeypatch.setattr(layer_order, "weight_first", lambda *given: True)
+    monkeypatch.setattr(layer_order, "_copy", lambda *given, **named: pytest.fail("it was copied"))
 
     class OwnMessage(layers.SAGEConv):  # PyG keeps one propagate for all classes of a name and module
         def message(self, x_j):
             return x_j.relu()
     x, edges = drawn(4, NODES, 24), ids(1, NODES, 2, EDGES)
-    monkeypatch.setattr(reassociate, "weight_first_of_heads", lambda *given: False)
+    monkeypatch.setattr(layer_order, "weight_first_of_heads", lambda *given: False)
 
     class OwnAttention(layers.GATConv):
         pass
@@ -466,7 +466,7 @@ def test_layers_that_somebody_looks_into_stay_as_they_are(layers, monkeypatch):
 
 
 def test_attention_has_the_same_weights_dropout_and_edges_whichever_way_it_multiplies(layers, monkeypatch):
-    from khop import reassociate
+    from khop._ops import layer_order
     torch.manual_seed(1)
     layer = layers.GATConv(4, 16, heads=2, edge_dim=3, dropout=0.5)
     x, edges, attributes = drawn(4, NODES, 4), ids(1, NODES, 2, EDGES), drawn(5, EDGES, 3)
@@ -478,7 +478,7 @@ def test_attention_has_the_same_weights_dropout_and_edges_whichever_way_it_multi
         gradients = torch.autograd.grad((y * drawn(6, *y.shape)).sum(), [given, *layer.parameters()])
         return [y, both, attention, *gradients, layer(given, edges, attributes, size=(NODES, NODES))]
     want = run()
-    monkeypatch.setattr(reassociate, "weight_first_of_heads", lambda *given: False)
+    monkeypatch.setattr(layer_order, "weight_first_of_heads", lambda *given: False)
     with khop.sparse.patched(reassociate=True):
         before = khop.sparse.operations()
         have = run()
@@ -488,7 +488,7 @@ def test_attention_has_the_same_weights_dropout_and_edges_whichever_way_it_multi
 
 
 def test_the_weight_of_attention_comes_where_the_work_is_least():
-    from khop.reassociate import weight_first_of_heads
+    from khop._ops.layer_order import weight_first_of_heads
     for edges, rows, cols, inputs, outputs, heads, learns, learns_x, first in (
         (2_000, 500, 500, 4, 64, 4, True, True, True),  # the calls for heads take longer than the sums
         (400_000, 20_000, 20_000, 8, 256, 4, True, False, False), (400_000, 20_000, 20_000, 8, 256, 4, False, False,

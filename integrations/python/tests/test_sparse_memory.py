@@ -9,12 +9,13 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from khop import _library  # noqa: E402
+from khop._native import library as _library  # noqa: E402
 
 pytestmark = pytest.mark.skipif(bool(_library.why_not()), reason="no shared library")
 
 import khop.sparse  # noqa: E402
-from khop import products, rooms  # noqa: E402
+from khop._ops import spmm
+from khop._native import page_pool  # noqa: E402
 from khop.errors import OptionError  # noqa: E402
 
 N, WIDTH = 2000, 256
@@ -71,15 +72,15 @@ def test_no_more_is_kept_than_the_bound(most):
     a, x = matrix(), rows()
     khop.sparse.patch(result_memory=most)
     held = [torch.sparse.mm(a, x) for _ in range(5)]
-    assert products.rooms.held() == 0
+    assert spmm.rooms.held() == 0
     del held
     gc.collect()
-    kept = products.rooms.held()
+    kept = spmm.rooms.held()
     assert kept <= most and (kept > 0) == (most > 0)
     if most == 0:  # then it is torch's own
         torch.sparse.mm(a, x).resize_(N + 1, WIDTH)
     khop.sparse.clear()
-    assert products.rooms.held() == 0
+    assert spmm.rooms.held() == 0
 
 
 def test_unpatch_gives_memory_back():
@@ -88,11 +89,11 @@ def test_unpatch_gives_memory_back():
         y = torch.sparse.mm(a, x)
         torch.sparse.mm(a, x)
         gc.collect()
-        assert products.rooms.held() > 0
-    assert products.rooms.held() == 0
+        assert spmm.rooms.held() > 0
+    assert spmm.rooms.held() == 0
     del y
     gc.collect()
-    assert products.rooms.held() == 0
+    assert spmm.rooms.held() == 0
 
 
 def lazily_free():
@@ -130,7 +131,7 @@ def test_threads_never_share_the_memory_of_results():
 
 
 def test_a_forked_process_is_not_held_up_by_a_thread_that_had_the_lock():
-    pool = rooms.Rooms()
+    pool = page_pool.Rooms()
     lent = pool.take(1 << 20)
     has, done = threading.Event(), threading.Event()
 

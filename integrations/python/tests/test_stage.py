@@ -4,7 +4,7 @@ import pathlib
 import pytest
 
 import khop
-from khop import program
+from khop._native import program
 
 
 @pytest.mark.parametrize("options, line", [

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import khop
-import khop.frameworks
-from khop.feed import Feed
-from khop.loader import Connection
+import khop._batch.frameworks
+from khop._feed.feed import Feed
+from khop._loader.loader import Connection
 
 import fake as f
 from conftest import PATIENCE
@@ -182,7 +182,7 @@ def test_a_slot_is_kept_until_the_copies_from_it_are_done(start, monkeypatch):
         def query(self):
             return bool(done)
     monkeypatch.setattr(torch.cuda, "Event", Event)
-    monkeypatch.setattr(khop.frameworks.Torch, "to", lambda self, array, device, non_blocking: OnDevice())
+    monkeypatch.setattr(khop._batch.frameworks.Torch, "to", lambda self, array, device, non_blocking: OnDevice())
     loader = start()
     ring = loader._feed.ring
     epoch = iter(loader)

@@ -11,8 +11,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import khop
-from khop import _library, rooms, unified_tensor
-from khop.unified_tensor import UnifiedTensor, placement
+from khop._native import library as _library, page_pool
+from khop._unified import tensor as unified_tensor
+from khop._unified.tensor import UnifiedTensor, placement
 
 pytestmark = pytest.mark.skipif(bool(_library.why_not()), reason=_library.why_not())
 DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int8, torch.uint8, torch.int64, torch.bool]
@@ -182,7 +183,7 @@ def test_memory_of_rows_comes_back_when_nothing_has_them():
 
 
 def test_no_more_memory_is_kept_than_a_few_pieces():
-    r = rooms.Rooms(kept=2)
+    r = page_pool.Rooms(kept=2)
     held = [r.take(size) for size in (200_000, 300_000, 400_000, 5 << 20)]
     assert r.held() == 0
     sizes = [len(h) for h in held]

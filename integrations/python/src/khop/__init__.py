@@ -17,21 +17,24 @@ from typing import TYPE_CHECKING
 if sys.platform != "linux":
     raise ImportError("khop needs Linux: it shares memory in ways that other systems lack")
 
-from .batch import Batch, Padded
-from .contents import Info
-from .device import DeviceArray
+from . import _moved
+from ._batch.batch import Batch, Padded
+from ._batch.contents import Info
+from ._batch.schema import EdgeType, Schema
+from ._batch.views import Block, EdgeView, NodeView
+from ._data.info import info
+from ._data.stage import stage
+from ._data.write import write
+from ._feed.device import DeviceArray
+from ._loader.loader import Connection, Epoch, Loader, connect
+from ._loader.request_sampler import Sampler
+from ._unified.front import unified
 from .errors import (
     BinaryNotFound, BusyError, DeviceError, ForkError, KhopError, KhopWarning, LibraryNotFound, OptionError,
     ProtocolError, RanksError, ServerError, SlotsHeldError, StateError, WriteError,
 )
-from .info import info
-from .loader import Connection, Epoch, Loader, connect
-from .sampler import Sampler
-from .schema import EdgeType, Schema
-from .views import Block, EdgeView, NodeView
-from .stage import stage
-from .unified import unified
-from .write import write
+
+_moved.keep_old_paths()
 
 if TYPE_CHECKING:
     from . import cluster, dgl, embedding, graphbolt, profiling, pyg, ray, relational, spark, sparse, torch
@@ -42,7 +45,7 @@ else:
 
     def __getattr__(name):
         """Imports a module of khop that is used as an attribute: ``import khop``, and then ``khop.pyg``."""
-        if name in _MODULES:
+        if name in _MODULES or name in _moved.MOVED:
             return importlib.import_module(f"{__name__}.{name}")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -18,14 +18,14 @@ import secrets
 from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Mapping, Optional, Protocol
 
 from . import binary as _binary
-from . import program
+from ._native import program
 from .errors import KhopError, WriteError
-from .stage import located
+from ._data.stage import located
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ._options import ConvertOptions
+    from ._config.option_table import ConvertOptions
 
 
 class Executor(Protocol):

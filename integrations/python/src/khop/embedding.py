@@ -22,7 +22,7 @@ import numpy as np
 
 from . import binary as _binary
 from .errors import KhopError, OptionError
-from .info import info
+from ._data.info import info
 
 __all__ = ["Layer", "embed"]
 

@@ -12,10 +12,10 @@ from typing import Any, Mapping, Optional, Sequence, Union
 
 import numpy as np
 
-from .arrays import OwnArrays
-from .frameworks import NumpyArray
-from .schema import EdgeType, Schema, text
-from .views import Typed
+from ._batch.arrays import OwnArrays
+from ._batch.frameworks import NumpyArray
+from ._batch.schema import EdgeType, Schema, text
+from ._batch.views import Typed
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ import concurrent.futures as futures
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Mapping, Optional
 
 from . import binary as _binary
-from . import frames
+from ._data import frames
 from .cluster import RayExecutor
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ._options import ConvertOptions
+    from ._config.option_table import ConvertOptions
 
 
 def write_dataset(

@@ -15,15 +15,15 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
-from . import _library, program
-from .batch import Batch
+from ._native import library as _library, program
+from ._batch.batch import Batch
 from .binary import PathLike
-from .convert import to_pyg
-from .frameworks import address
-from .info import info
-from .scratch import Scratch
-from .stage import located
-from .views import EdgeView, Typed
+from ._batch.convert import to_pyg
+from ._batch.frameworks import address
+from ._data.info import info
+from ._native.scratch import Scratch
+from ._data.stage import located
+from ._batch.views import EdgeView, Typed
 
 TIME = "time"
 _GROUPS = ("numerical", "categorical", "timestamp")

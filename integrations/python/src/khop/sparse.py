@@ -22,13 +22,14 @@ from typing import Any, Callable, Iterator, Optional
 import torch
 from torch import Tensor
 
-from . import _library, messages, operators, placed, products, traced
-from .draws import Draws
+from ._native import library as _library
+from ._ops import lazy_gather, spmm, spmm_cuda, torch_library, traced
+from ._ops.sampled_gradients import Draws
 from .errors import OptionError
-from .messages import fuse
-from .products import operations
-from .reassociate import layers as layers_in_both_ways
-from .replacements import Replacements
+from ._ops.lazy_gather import fuse
+from ._ops.spmm import operations
+from ._ops.layer_order import layers as layers_in_both_ways
+from ._ops.replacements import Replacements
 
 __all__ = ["clear", "fuse", "operations", "patch", "patched", "unpatch"]
 
@@ -154,9 +155,9 @@ def _settle() -> None:
     global _now
     state = _in_force()
     options = state.options
-    products.rooms.bound(0 if options is None else options.result_memory)
+    spmm.rooms.bound(0 if options is None else options.result_memory)
     if options is None:
-        products.draws = None
+        spmm.draws = None
         if _now is not None:
             _now.end()
             _now = None
@@ -166,7 +167,7 @@ def _settle() -> None:
         state.draws, state.of = None, options
         if options.backward_budget:
             state.draws = Draws(options.backward_budget, options.seed, SAMPLED_GAIN)
-    products.draws = state.draws
+    spmm.draws = state.draws
     if _now is None:
         _now = Replacements()
         _patch_torch(_now)
@@ -183,15 +184,15 @@ def _settle() -> None:
 
 def clear() -> None:
     """Clears matrices, transposes and norms of earlier calls, the tensors they belong to, and memory of results."""
-    products.rooms.clear()
-    products.structures.clear()
-    operators.numbered.clear()
+    spmm.rooms.clear()
+    spmm.structures.clear()
+    torch_library.numbered.clear()
     _norms.clear()
     _graphs.clear()
 
 
-_norms = messages.Memory(8)
-_graphs: dict[int, tuple[Any, products.Structure]] = {}
+_norms = lazy_gather.Memory(8)
+_graphs: dict[int, tuple[Any, spmm.Structure]] = {}
 """By the id of an index of DGL's, which cannot be hashed: a weak reference to it, and its structure."""
 
 
@@ -235,48 +236,48 @@ def _like(a: Tensor) -> Callable[[Tensor], Tensor]:
 
 def _sparse_product(a: Any, x: Any, reduce: str) -> Tensor:
     """The product of a sparse tensor of torch and a dense one. Refused where khop does not compute it."""
-    if not products.usable() or not products.computes(reduce, x) or x.dim() != 2:
-        raise products.Refused
+    if not spmm.usable() or not spmm.computes(reduce, x) or x.dim() != 2:
+        raise spmm.Refused
     if hasattr(a, "csr") and hasattr(a, "sparse_sizes"):
         return _torch_sparse_product(a, x, reduce)
     if type(a) not in (Tensor, torch.nn.Parameter) or a.layout not in _LAYOUTS:
-        raise products.Refused
+        raise spmm.Refused
     if a.dtype != x.dtype or a.dim() != 2:
-        raise products.Refused
+        raise spmm.Refused
     if a.size(1) != x.size(0) or a.dense_dim() > 0:
-        raise products.Refused
+        raise spmm.Refused
     rows, cols = a.shape
     transposed = False
     learned = a.requires_grad and torch.is_grad_enabled()
-    if reduce in products.EXTREMES and a.layout != torch.sparse_csr:
-        raise products.Refused
+    if reduce in spmm.EXTREMES and a.layout != torch.sparse_csr:
+        raise spmm.Refused
     if a.layout == torch.sparse_coo:
-        if not a.is_coalesced() and (learned or products.SUMS[reduce] != products.SUM):
-            raise products.Refused  # a mean is of places, and several entries may be at one
+        if not a.is_coalesced() and (learned or spmm.SUMS[reduce] != spmm.SUM):
+            raise spmm.Refused  # a mean is of places, and several entries may be at one
         indices = a._indices()
-        s = products.of_edges(rows, cols, indices[0], indices[1])
+        s = spmm.of_edges(rows, cols, indices[0], indices[1])
         values = _Values.apply(a) if learned else a._values().detach()
     else:
         transposed = a.layout != torch.sparse_csr
         if transposed:
-            s = products.in_rows(cols, rows, a.ccol_indices(), a.row_indices())
+            s = spmm.in_rows(cols, rows, a.ccol_indices(), a.row_indices())
         else:
-            s = products.in_rows(rows, cols, a.crow_indices(), a.col_indices())
+            s = spmm.in_rows(rows, cols, a.crow_indices(), a.col_indices())
         values = _Values.apply(a) if learned else a.values().detach()
     if transposed:
-        return products.multiply(s, True, products.SUMS[reduce], values, x)
-    return products.aggregate(s, reduce, values, x)
+        return spmm.multiply(s, True, spmm.SUMS[reduce], values, x)
+    return spmm.aggregate(s, reduce, values, x)
 
 
 def _torch_sparse_product(a: Any, x: Any, reduce: str) -> Tensor:
     """The product of a SparseTensor of torch_sparse, whose values have their own gradient."""
     rowptr, col, values = a.csr()
     rows, cols = a.sparse_sizes()
-    if cols != x.size(0) or values is not None and (values.dim() != 1 or not products.fits(values, messages.ROWS)):
-        raise products.Refused
-    s = products.in_rows(rows, cols, rowptr, col)
+    if cols != x.size(0) or values is not None and (values.dim() != 1 or not spmm.fits(values, lazy_gather.ROWS)):
+        raise spmm.Refused
+    s = spmm.in_rows(rows, cols, rowptr, col)
     values = values if values is None or values.dtype == x.dtype else values.to(x.dtype)
-    return products.aggregate(s, reduce, values, x)
+    return spmm.aggregate(s, reduce, values, x)
 
 
 _LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
@@ -289,7 +290,7 @@ def _patch_torch(replacements: Replacements) -> None:
         if len(args) + len(options) <= 3 and len(args) >= 2 and set(options) <= {"reduce"}:
             reduce = options.get("reduce", *args[2:] or ("sum",))
             if isinstance(reduce, str):
-                with contextlib.suppress(products.Refused):
+                with contextlib.suppress(spmm.Refused):
                     return _sparse_product(args[0], args[1], reduce)
         return original(*args, **options)
 
@@ -310,42 +311,42 @@ def _patch_pyg(replacements: Replacements) -> None:
     old_scatter, old_segment = torch_geometric.utils.scatter, torch_geometric.utils.segment
     old_spmm, old_softmax = torch_geometric.utils.spmm, torch_geometric.utils.softmax
     old_norm = gcn_conv.gcn_norm
-    of_scatter = messages.ties_of(lambda x, index: old_scatter(x, index, reduce="max"), torch.tensor([0, 0, 1, 1]))
+    of_scatter = lazy_gather.ties_of(lambda x, index: old_scatter(x, index, reduce="max"), torch.tensor([0, 0, 1, 1]))
 
     def index_select(self: Any, src: Tensor, index: Any) -> Any:
-        return messages.select(self, src, index, functools.partial(old_select, self))
+        return lazy_gather.select(self, src, index, functools.partial(old_select, self))
 
     def scatter(
         src: Tensor, index: Tensor, dim: int = 0, dim_size: Optional[int] = None, reduce: str = "sum",
     ) -> Any:
-        return messages.scatter(src, index, dim, dim_size, reduce, of_scatter, old_scatter)
+        return lazy_gather.scatter(src, index, dim, dim_size, reduce, of_scatter, old_scatter)
 
     def segment(src: Tensor, ptr: Tensor, reduce: str = "sum") -> Any:
-        return messages.segment(src, ptr, reduce, old_segment)
+        return lazy_gather.segment(src, ptr, reduce, old_segment)
 
     def softmax(
         src: Any, index: Any = None, ptr: Any = None, num_nodes: Optional[int] = None, dim: int = 0,
     ) -> Any:
         try:
-            return placed.softmax(src, index, num_nodes, dim)
-        except products.Refused:
+            return spmm_cuda.softmax(src, index, num_nodes, dim)
+        except spmm.Refused:
             return old_softmax(src, index, ptr, num_nodes, dim)
 
-    def spmm(src: Any, other: Tensor, reduce: str = "sum") -> Any:
+    def product(src: Any, other: Tensor, reduce: str = "sum") -> Any:
         try:
             return _sparse_product(src, other, reduce)
-        except products.Refused:
+        except spmm.Refused:
             return old_spmm(src, other, reduce)
 
     def gcn_norm(edge_index: Any, edge_weight: Any = None, *rest: Any, **options: Any) -> Any:
-        if options or not products.usable():
+        if options or not spmm.usable():
             return old_norm(edge_index, edge_weight, *rest, **options)
         return _norms.call(old_norm, (edge_index, edge_weight), rest)
 
     replacements.put(MessagePassing, name, index_select)
-    traced.patch(replacements, *messages.list_layers())
-    messages.list_layers()  # with what stands in now
-    replacements.put_everywhere({old_scatter: scatter, old_segment: segment, old_spmm: spmm, old_norm: gcn_norm,
+    traced.patch(replacements, *lazy_gather.list_layers())
+    lazy_gather.list_layers()  # with what stands in now
+    replacements.put_everywhere({old_scatter: scatter, old_segment: segment, old_spmm: product, old_norm: gcn_norm,
                                  old_softmax: softmax})
     layers_in_both_ways(replacements.put, _reassociating)
 
@@ -355,14 +356,14 @@ def _patch_pyg(replacements: Replacements) -> None:
 
 def _patch_dgl(replacements: Replacements) -> None:
     import dgl.ops
-    from dgl.ops import spmm
+    from dgl.ops import spmm as of_dgl
 
-    original = spmm.gspmm
+    original = of_dgl.gspmm
 
     def gspmm(g: Any, op: str, reduce_op: str, lhs_data: Any, rhs_data: Any) -> Any:
         try:
             return _graph_product(g, op, reduce_op, lhs_data, rhs_data)
-        except products.Refused:
+        except spmm.Refused:
             return original(g, op, reduce_op, lhs_data, rhs_data)
 
     replacements.put_everywhere({original: gspmm})
@@ -370,20 +371,20 @@ def _patch_dgl(replacements: Replacements) -> None:
 
 def _graph_product(g: Any, op: str, reduce: str, x: Any, weights: Any) -> Tensor:
     """Sums and means of copy_u and u_mul_e on a graph of one type of edges. Refused where it is something else."""
-    if not products.usable() or op not in ("copy_lhs", "mul") or reduce not in products.SUMS or not products.fits(x):
-        raise products.Refused  # DGL's extremes have gradients of their own where several edges have them
+    if not spmm.usable() or op not in ("copy_lhs", "mul") or reduce not in spmm.SUMS or not spmm.fits(x):
+        raise spmm.Refused  # DGL's extremes have gradients of their own where several edges have them
     index = g._graph
     if index.number_of_etypes() != 1 or index.ctx.device_type not in (1, 2):  # the CPU, CUDA
-        raise products.Refused
+        raise spmm.Refused
     s = _graph_structure(index)
     if x.dim() < 1 or x.size(0) != s.cols:
-        raise products.Refused
+        raise spmm.Refused
     if op == "copy_lhs":
-        return products.aggregate(s, reduce, None, x)
-    if not products.fits(weights, messages.ROWS) or weights.dtype != x.dtype or weights.dim() < 1:
-        raise products.Refused
+        return spmm.aggregate(s, reduce, None, x)
+    if not spmm.fits(weights, lazy_gather.ROWS) or weights.dtype != x.dtype or weights.dim() < 1:
+        raise spmm.Refused
     if weights.size(0) != s.edges:
-        raise products.Refused
+        raise spmm.Refused
     parts, ends = tuple(x.shape[1:]), tuple(weights.shape[1:])
     parts, ends = (1,) * (len(ends) - len(parts)) + parts, (1,) * (len(parts) - len(ends)) + ends
     if all(n == 1 for n in ends):
@@ -391,17 +392,17 @@ def _graph_product(g: Any, op: str, reduce: str, x: Any, weights: Any) -> Tensor
     elif ends[0] == parts[0] and all(n == 1 for n in ends[1:]):
         heads = ends[0]
     else:
-        raise products.Refused
-    return products.aggregate(s, reduce, weights.reshape(-1, heads), x.reshape(-1, *parts))
+        raise spmm.Refused
+    return spmm.aggregate(s, reduce, weights.reshape(-1, heads), x.reshape(-1, *parts))
 
 
-def _graph_structure(index: Any) -> products.Structure:
+def _graph_structure(index: Any) -> spmm.Structure:
     """The structure of a graph's in-edges."""
     found = _graphs.get(id(index))
     if found is not None and found[0]() is index:
         return found[1]
     rows, cols, indptr, indices, order = index.adjacency_matrix_tensors(0, True, "csr")
-    s = products.in_rows(rows, cols, indptr, indices, order if order.numel() else None)
+    s = spmm.in_rows(rows, cols, indptr, indices, order if order.numel() else None)
     at = id(index)
     _graphs[at] = weakref.ref(index, lambda _: _graphs.pop(at, None)), s
     return s

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Iterator, Optional
 import torch
 import torch.utils.data
 
-from .loader import Connection
+from ._loader.loader import Connection
 
 if TYPE_CHECKING:
     _Base = torch.utils.data.IterableDataset[Any]

@@ -10,7 +10,7 @@ graph is a graph of DGL, the path of a dataset of khop, or what khop.write takes
 is installed, else khop.blocks.Block and Graph. docs/migrating.md, "From DGL", lists what differs.
 """
 
-from ..blocks import EID, NID, Block
+from .._batch.blocks import EID, NID, Block
 from .graphs import Graph
 from .loading import DataLoader
 from .samplers import (

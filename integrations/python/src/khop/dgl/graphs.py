@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping, Optional
 
-from ..blocks import NID, OfType, OfTypes, Space
+from .._batch.blocks import NID, OfType, OfTypes, Space
 
 
 class Graph:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 from typing import Any, Iterator, Mapping, Optional, Sequence
 
-from .. import names
-from ..batch import Batch
-from ..blocks import EID, blocks_of
-from ..further import combined, epochs
-from ..schema import EdgeType
-from ..scratch import Scratch
-from ..sources import OverSource, Source
+from .._config import unknown_names
+from .._batch.batch import Batch
+from .._batch.blocks import EID, blocks_of
+from .._peers.arguments import combined, epochs
+from .._batch.schema import EdgeType
+from .._native.scratch import Scratch
+from .._peers.graph_source import OverSource, Source
 from .described import SECTION, Drawn, EdgeSampler, Sampler
 from .graphs import graph_of
 
@@ -37,8 +37,8 @@ class DataLoader(OverSource):
     where the argument that means the same keeps its default; where both are given and differ, the loader is refused.
     With use_ddp each process gets its share of the batches.
 
-    One iteration runs at a time: beginning another ends it. close() ends the server, as does the end of the loader
-    object.
+    Iterations may run at the same time. state_dict, load_state_dict and set_epoch are those of khop.Loader. close()
+    ends the server, as does the end of the loader object, or of "with".
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class DataLoader(OverSource):
         options: Optional[Mapping[str, Any]] = None, **kwargs: Any,
     ) -> None:
         own = inspect.signature(DataLoader).parameters
-        names.check("khop.dgl.DataLoader", kwargs, [*own, *_OF_WORKERS], SECTION, _INSTEAD)
+        unknown_names.check("khop.dgl.DataLoader", kwargs, [*own, *_OF_WORKERS], SECTION, _INSTEAD)
         if not isinstance(graph_sampler, (Sampler, EdgeSampler)):
             what = type(graph_sampler).__name__
             raise TypeError(f"graph_sampler: {what}: must be a sampler of khop.dgl, such as NeighborSampler, or "
@@ -148,7 +148,7 @@ class DataLoader(OverSource):
         return torch.stack(self._source.memory.find_edges(ids, etype=of))
 
     def __iter__(self) -> Iterator[Any]:
-        for batch in self._opened().restart().kept():
+        for batch in self._batches():
             if self._device is not None:
                 batch = batch.to(self._device)
             if isinstance(self._sampler, Drawn):
@@ -245,8 +245,7 @@ class DataLoader(OverSource):
 
     def close(self) -> None:
         """Ends the server, and removes the temporary dataset."""
-        if self._loader is not None:
-            self._loader.close()
+        super().close()
         if self._scratch is not None:
             self._scratch.close()
         self._source.close()
@@ -263,7 +262,7 @@ def _flat(wanted: Any) -> Optional[list[str]]:
     if wanted is None:
         return None
     lists = wanted.values() if isinstance(wanted, Mapping) else [wanted]
-    return list(dict.fromkeys(name for names in lists for name in names))
+    return list(dict.fromkeys(name for unknown_names in lists for name in unknown_names))
 
 
 def _take(data: Mapping[str, Any], wanted: Any, of: Any, ids: Any, to: Any) -> None:

@@ -10,9 +10,9 @@ from typing import Any, Mapping, Optional, Sequence
 
 import numpy as np
 
-from .. import names
-from ..scratch import Scratch
-from ..sources import Source, partition
+from .._config import unknown_names
+from .._native.scratch import Scratch
+from .._peers.graph_source import Source, partition
 from .described import SECTION, Drawn, EdgeSampler, Negatives, Sampler
 from .loading import DataLoader
 
@@ -29,7 +29,7 @@ class NeighborSampler(Sampler):
         replace: bool = False, prefetch_node_feats: Any = None, prefetch_labels: Any = None,
         prefetch_edge_feats: Any = None, output_device: Any = None, fused: bool = True, **unknown: Any,
     ) -> None:
-        names.check(type(self).__name__, unknown, inspect.signature(NeighborSampler).parameters, SECTION)
+        unknown_names.check(type(self).__name__, unknown, inspect.signature(NeighborSampler).parameters, SECTION)
         super().__init__({"frontier": "all"}, prefetch_node_feats, prefetch_labels, prefetch_edge_feats, output_device)
         self.fanouts, self.prob, self.mask = list(fanouts), prob, mask
         if replace:
@@ -87,7 +87,7 @@ class ShaDowKHopSampler(NeighborSampler):
         self, fanouts: Sequence[Any], replace: bool = False, prob: Optional[str] = None,
         prefetch_node_feats: Any = None, prefetch_edge_feats: Any = None, output_device: Any = None, **unknown: Any,
     ) -> None:
-        names.check("ShaDowKHopSampler", unknown, inspect.signature(ShaDowKHopSampler).parameters, SECTION)
+        unknown_names.check("ShaDowKHopSampler", unknown, inspect.signature(ShaDowKHopSampler).parameters, SECTION)
         super().__init__(
             fanouts, prob=prob, replace=replace, prefetch_node_feats=prefetch_node_feats,
             prefetch_edge_feats=prefetch_edge_feats, output_device=output_device)

@@ -13,7 +13,7 @@ DataLoader has khop make the minibatches if it knows all stages; otherwise the s
 "From GraphBolt", lists what differs.
 """
 
-from ..blocks import Block
+from .._batch.blocks import Block
 from . import base, impl, internal
 from .base import (
     CANONICAL_ETYPE_DELIMITER, ORIGINAL_EDGE_ID, CSCFormatBase, etype_str_to_tuple, etype_tuple_to_str, expand_indptr,

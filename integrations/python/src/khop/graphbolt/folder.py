@@ -10,11 +10,11 @@ from typing import Any, Mapping
 import numpy as np
 import torch
 
-from .. import program
+from .._native import program
 from ..errors import ServerError, WriteError
-from ..info import info
-from ..scratch import Scratch
-from ..sources import Source
+from .._data.info import info
+from .._native.scratch import Scratch
+from .._peers.graph_source import Source
 from .base import ORIGINAL_EDGE_ID, etype_str_to_tuple, require
 from .features import read_file
 from .graph import FIELDS, FusedCSCSamplingGraph, SamplingGraph

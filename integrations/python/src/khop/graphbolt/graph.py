@@ -6,7 +6,7 @@ from typing import Any, Mapping, Optional, Sequence
 
 import torch
 
-from ..sources import Source
+from .._peers.graph_source import Source
 from . import shared
 from .base import (
     ORIGINAL_EDGE_ID, CSCFormatBase, applied, etype_str_to_tuple, etype_tuple_to_str, generator, moved, require,

@@ -8,9 +8,9 @@ from typing import Any, Iterator, Mapping
 
 import torch
 
-from ..loader import on_host
-from ..schema import LABEL
-from ..sources import Source
+from .._loader.loader import on_host
+from .._batch.schema import LABEL
+from .._peers.graph_source import Source
 from .base import require
 
 SECTION = "From GraphBolt"

@@ -6,7 +6,7 @@ import inspect
 import logging
 from typing import Any, Iterator, Mapping, Optional
 
-from .. import names
+from .._config import unknown_names
 from .graph import FusedCSCSamplingGraph, SamplingGraph
 from .items import SECTION
 from .pipes import Stage
@@ -42,8 +42,8 @@ class DataLoader:
     reason.
 
     options are further ones of khop.Loader: one decides where the argument of a stage that means the same keeps its
-    default; where both are given and differ, the loader is refused. One iteration runs at a time. close() ends the
-    server, as does the end of the loader object.
+    default; where both are given and differ, the loader is refused. Iterations may run at the same time. close() ends
+    the server, as does the end of the loader object, or of "with".
     """
 
     def __init__(
@@ -51,7 +51,8 @@ class DataLoader:
     ) -> None:
         ignored = (
             "persistent_workers", "max_uva_threads", "overlap_feature_fetch", "overlap_graph_fetch", "asynchronous")
-        names.check("khop.graphbolt.DataLoader", kwargs, [*inspect.signature(DataLoader).parameters, *ignored], SECTION)
+        known = [*inspect.signature(DataLoader).parameters, *ignored]
+        unknown_names.check("khop.graphbolt.DataLoader", kwargs, known, SECTION)
         self.dataset = datapipe
         self._served: Optional[Served] = None
         try:
@@ -67,10 +68,26 @@ class DataLoader:
             self.by = f"the stages: {e}"
             _log.info("minibatches are made by %s", self.by)
 
-    def __len__(self) -> int:
+    def _by_khop(self, what: str) -> Served:
         if self._served is None:
-            raise TypeError(f"this loader has no len(): its minibatches are made by {self.by}")
-        return len(self._served)
+            raise TypeError(f"this loader has no {what}: its minibatches are made by {self.by}")
+        return self._served
+
+    def __len__(self) -> int:
+        return len(self._by_khop("len()"))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the place after the last minibatch, for load_state_dict: plain data for JSON."""
+        return self._by_khop("state_dict()").state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Makes the next iteration continue after the minibatch of this state. StateError if it is of other data or of
+        other options."""
+        self._by_khop("load_state_dict()").load_state_dict(state)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Chooses the epoch that the next iteration runs. Without it epochs follow one another."""
+        self._by_khop("set_epoch()").set_epoch(epoch)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._served) if self._served is not None else self.dataset.made()
@@ -79,6 +96,12 @@ class DataLoader:
         """Ends the server."""
         if self._served is not None:
             self._served.close()
+
+    def __enter__(self) -> DataLoader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 MultiProcessDataLoader = SingleProcessDataLoader = DataLoader

@@ -6,7 +6,7 @@ from typing import Any, Mapping, Optional
 
 import torch
 
-from ..blocks import EID, NID, Block
+from .._batch.blocks import EID, NID, Block
 from .base import CSCFormatBase, called, etype_str_to_tuple, expand_indptr, moved, require
 
 FIELDS = (

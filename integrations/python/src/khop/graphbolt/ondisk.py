@@ -8,8 +8,8 @@ from typing import Any, Optional, Sequence
 
 import torch
 
-from ..loader import on_host
-from ..sources import Source, is_graphbolt
+from .._loader.loader import on_host
+from .._peers.graph_source import Source, is_graphbolt
 from .base import require
 from .features import TorchBasedFeatureStore, read_file
 from .folder import FolderGraph

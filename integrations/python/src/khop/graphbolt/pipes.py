@@ -12,7 +12,7 @@ from typing import Any, Callable, Iterator, Optional
 
 from torch.utils.data import IterableDataset
 
-from .. import names
+from .._config import unknown_names
 from .base import moved, require
 from .items import SECTION
 from .minibatch import MiniBatch
@@ -65,7 +65,7 @@ class Stage(IterableDataset[Any]):
             if name in IterDataPipe.functions:
                 return getattr(IterableWrapper(self, deepcopy=False), name)  # type: ignore[no-untyped-call]
         try:
-            names.check("a pipeline of khop.graphbolt", [name], STAGES, SECTION)
+            unknown_names.check("a pipeline of khop.graphbolt", [name], STAGES, SECTION)
         except TypeError as e:
             raise AttributeError(str(e)) from None
 
@@ -88,7 +88,7 @@ IGNORED = ("overlap_fetch", "num_gpu_cached_edges", "gpu_cache_threshold", "asyn
 
 def checked(of: Any, unknown: Any) -> None:
     """Refuses names that an initialiser does not have, except those in IGNORED."""
-    names.check(of.__name__, unknown, [*inspect.signature(of).parameters, *IGNORED], SECTION)
+    unknown_names.check(of.__name__, unknown, [*inspect.signature(of).parameters, *IGNORED], SECTION)
 
 
 @stage("map")

@@ -7,7 +7,7 @@ from typing import Any, Mapping, Optional
 
 import torch
 
-from .. import names
+from .._config import unknown_names
 from .base import require
 from .items import SECTION
 from .pipes import IGNORED, MiniBatchTransformer, Stage, stage
@@ -44,7 +44,7 @@ def exclude_seed_edges(minibatch: Any, include_reverse_edges: bool = False,
 def _without_seed_edges(datapipe: Any, include_reverse_edges: bool = False, reverse_etypes_mapping: Any = None,
                         **ignored: Any) -> Stage:
     """exclude_seed_edges as a stage."""
-    names.check("exclude_seed_edges", ignored, IGNORED, SECTION)
+    unknown_names.check("exclude_seed_edges", ignored, IGNORED, SECTION)
     return MiniBatchTransformer(datapipe, partial(
         exclude_seed_edges, include_reverse_edges=include_reverse_edges, reverse_etypes_mapping=reverse_etypes_mapping))
 

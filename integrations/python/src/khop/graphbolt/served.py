@@ -6,10 +6,10 @@ from typing import Any, Iterator, Mapping, Optional
 
 import torch
 
-from ..batch import Batch
-from ..further import check_options, combined
-from ..schema import LABEL
-from ..sources import OverSource
+from .._batch.batch import Batch
+from .._peers.arguments import check_options, combined
+from .._batch.schema import LABEL
+from .._peers.graph_source import OverSource
 from .base import CSCFormatBase
 from .items import HeteroItemSet, ItemSet, Split
 from .minibatch import MiniBatch
@@ -66,7 +66,7 @@ class Served(OverSource):
                 "edge_label_time": {source.edge_type(k): t for k, t in times.items()} if timed else None}
 
     def __iter__(self) -> Iterator[Any]:
-        for batch in self._opened().restart().kept():
+        for batch in self._batches():
             minibatch: Any = self._minibatch(batch)
             del batch
             for fn in self._plan.after:
@@ -158,12 +158,6 @@ class Served(OverSource):
 
     def _joined(self, of: Mapping[str, Any]) -> Any:
         return next(iter(of.values())) if self._graph.plain else dict(of)
-
-    def close(self) -> None:
-        """Ends the server."""
-        if self._loader is not None:
-            self._loader.close()
-            self._loader = None
 
 
 def _rows(values: Any) -> Any:

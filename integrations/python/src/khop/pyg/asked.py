@@ -6,11 +6,11 @@ import os
 import threading
 from typing import Any, Mapping, Optional, Protocol, Union
 
-from .. import _library
-from ..batch import Batch
-from ..loader import ON_REQUEST, Loader
-from ..options import OPTIONS
-from ..sampler import Sampler
+from .._native import library as _library
+from .._batch.batch import Batch
+from .._loader.loader import ON_REQUEST, Loader
+from .._config.configuration import OPTIONS
+from .._loader.request_sampler import Sampler
 
 _LEAST = 256  # seeds that a sampler takes at once
 _OWN = {"framework", "index_dtype", "timeout", "start_timeout", "quiet"}

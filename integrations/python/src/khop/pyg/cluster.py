@@ -10,9 +10,9 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.loader import cluster as pyg
 
-from ..further import check_batches, check_options, combined, epochs
-from ..scratch import Scratch
-from ..sources import partition
+from .._peers.arguments import check_batches, check_options, combined, epochs
+from .._native.scratch import Scratch
+from .._peers.graph_source import partition
 from .served import Served, without_workers
 from .structure import Structure
 

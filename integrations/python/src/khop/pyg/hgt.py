@@ -6,7 +6,7 @@ from typing import Any, Callable, Mapping, Optional
 
 from torch_geometric.data import Data
 
-from ..further import combined, epochs
+from .._peers.arguments import combined, epochs
 from .neighbor import KhopSampler, NeighborLoader
 from .served import without_workers
 from .structure import Structure

@@ -15,9 +15,9 @@ from torch_geometric.sampler import BaseSampler, SamplerOutput
 from torch_geometric.sampler.base import NegativeSampling, NumNeighbors, SubgraphType
 from torch_geometric.sampler.neighbor_sampler import edge_sample
 
-from ..batch import Batch
-from ..further import combined, epochs
-from ..loader import Loader
+from .._batch.batch import Batch
+from .._peers.arguments import combined, epochs
+from .._loader.loader import Loader
 from ..relational import tables_of
 from .repeats import Repeats
 from .rows import Rows, wide, without

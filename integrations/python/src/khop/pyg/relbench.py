@@ -11,8 +11,8 @@ from relbench.modeling import loader as of_relbench
 from torch.utils.data import DataLoader
 from torch_geometric.sampler import NodeSamplerInput
 
-from ..batch import Batch
-from ..further import epochs
+from .._batch.batch import Batch
+from .._peers.arguments import epochs
 from ..relational import tables_of
 from .neighbor import NeighborLoader
 

@@ -9,7 +9,7 @@ from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 from torch_geometric.sampler import neighbor_sampler as pyg
 from torch_geometric.sampler.base import DataType, NumNeighbors, SubgraphType
 
-from ..further import check_options, combined
+from .._peers.arguments import check_options, combined
 from ..torch import random_seed
 from .neighbor import _ARGUMENTS
 from .structure import Structure

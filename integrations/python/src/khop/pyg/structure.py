@@ -10,16 +10,16 @@ import torch
 from torch_geometric.data import Data, HeteroData, remote_backend_utils
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
-from ..batch import Batch
+from .._batch.batch import Batch
 from ..errors import ServerError, WriteError
-from ..info import info
-from ..loader import Loader, on_host
+from .._data.info import info
+from .._loader.loader import Loader, on_host
 from ..relational import Tables, tables_of
-from ..schema import EDGE_NAMES, NODE_NAMES
-from ..sampler import Sampler
-from ..scratch import Scratch
-from ..stage import located
-from ..write import adjacency, temporary
+from .._batch.schema import EDGE_NAMES, NODE_NAMES
+from .._loader.request_sampler import Sampler
+from .._native.scratch import Scratch
+from .._data.stage import located
+from .._data.write import adjacency, temporary
 from .asked import Asked
 from .repeats import Repeats
 

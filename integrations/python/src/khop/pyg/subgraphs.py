@@ -8,10 +8,10 @@ import torch
 from torch_geometric.data import Batch as PyGBatch
 from torch_geometric.data import Data
 
-from ..batch import Batch
-from ..further import check_batches, combined, epochs
-from ..loader import Loader
-from ..schema import EDGE_NAMES, NODE_NAMES
+from .._batch.batch import Batch
+from .._peers.arguments import check_batches, combined, epochs
+from .._loader.loader import Loader
+from .._batch.schema import EDGE_NAMES, NODE_NAMES
 from .served import Served, without_workers
 from .structure import Structure
 

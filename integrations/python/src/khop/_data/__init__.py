@@ -1,0 +1,1 @@
+"""Datasets as they are made, described and brought."""

@@ -1,0 +1,1 @@
+"""How batches come: from a server over shared memory, on a device, or from khop within the process."""

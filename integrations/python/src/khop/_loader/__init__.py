@@ -1,0 +1,1 @@
+"""Loaders, what starts behind them, and requests."""

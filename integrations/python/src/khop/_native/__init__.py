@@ -1,0 +1,1 @@
+"""The program and the shared library, and memory for them."""

@@ -1,0 +1,1 @@
+"""What the folders of PyG's, DGL's and GraphBolt's names share."""

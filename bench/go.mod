@@ -12,13 +12,9 @@ require (
 require (
 	github.com/NVIDIA/go-nvml v0.12.4-1 // indirect
 	github.com/dustin/go-humanize v1.1.0 // indirect
-	github.com/go-ini/ini v1.67.0 // indirect
-	github.com/goccy/go-json v0.10.3 // indirect
 	github.com/google/flatbuffers v25.2.10+incompatible // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/klauspost/cpuid/v2 v2.2.8 // indirect
-	github.com/minio/md5-simd v1.1.2 // indirect
-	github.com/minio/minio-go/v7 v7.0.77 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
 	golang.org/x/text v0.28.0 // indirect
 	gorgonia.org/cu v0.9.6 // indirect

@@ -11,7 +11,7 @@ TEXT ·spmmAVX2(SB), NOSPLIT|NOFRAME, $0-24
 	MOVQ  lo+8(FP), CX
 	MOVQ  (AX), DX
 	MOVQ  56(AX), BX
-	MOVQ  48(AX), SI
+	MOVQ  72(AX), SI
 	MOVQ  8(AX), DI
 	MOVQ  80(AX), R8
 	MOVQ  104(AX), R9
@@ -36,8 +36,6 @@ loaded2:
 	MOVQ  144(AX), R15
 	SHLXQ R15, R12, R12
 	ADDQ  40(AX), R12
-	MOVQ  R12, R14
-	ADDQ  72(AX), R14
 	CMPQ  120(AX), $0x06
 	JGE   upper3
 	CMPQ  120(AX), $0x03
@@ -115,28 +113,34 @@ narrow15:
 	MOVLQSX 4(R15)(CX*4), R13
 
 loaded16:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Y0, Y0, Y0
-	CMPQ   R12, R13
-	JGE    summed0
-	TESTQ  R11, R11
-	JZ     bare0
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Y0, Y0, Y0
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	TESTQ   R11, R11
+	JZ      bare0
+	CMPQ    R12, R14
+	JLO     edge0
+
+own17:
+	CMPQ R12, R13
+	JHS  summed0
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge0:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
+	PREFETCHT0 (DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned17
+	JZ         aligned18
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned17:
+aligned18:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -146,31 +150,39 @@ aligned17:
 	VMASKMOVPS   (R15), Y1, Y12
 	VMULPS       Y12, Y13, Y12
 	VADDPS       Y12, Y0, Y0
-	CMPQ         R12, R13
-	JLT          edge0
-	JMP          summed0
+	CMPQ         R12, R14
+	JLO          edge0
+	JMP          own17
 
 bare0:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	CMPQ R12, R14
+	JLO  bareEdge0
+
+own19:
+	CMPQ R12, R13
+	JHS  summed0
+	XORQ SI, SI
+	MOVQ R13, R14
+
+bareEdge0:
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
+	PREFETCHT0 (DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned18
+	JZ         aligned20
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned18:
+aligned20:
 	MOVL       (R12), R15
 	ADDQ       R10, R12
 	IMULQ      BX, R15
 	ADDQ       DX, R15
 	VMASKMOVPS (R15), Y1, Y12
 	VADDPS     Y12, Y0, Y0
-	CMPQ       R12, R13
-	JLT        bare0
+	CMPQ       R12, R14
+	JLO        bareEdge0
+	JMP        own19
 
 summed0:
 	MOVQ         24(AX), R15
@@ -191,36 +203,42 @@ tile1:
 row1:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow19
+	JE   narrow21
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded20
+	JMP  loaded22
 
-narrow19:
+narrow21:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded20:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Y0, Y0, Y0
-	CMPQ   R12, R13
-	JGE    summed1
-	TESTQ  R11, R11
-	JZ     bare1
+loaded22:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Y0, Y0, Y0
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	TESTQ   R11, R11
+	JZ      bare1
+	CMPQ    R12, R14
+	JLO     edge1
+
+own23:
+	CMPQ R12, R13
+	JHS  summed1
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge1:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
+	PREFETCHT0 (DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned21
+	JZ         aligned24
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned21:
+aligned24:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -229,30 +247,38 @@ aligned21:
 	ADDQ         $0x04, R11
 	VMULPS       (R15)(R8*1), Y13, Y12
 	VADDPS       Y12, Y0, Y0
-	CMPQ         R12, R13
-	JLT          edge1
-	JMP          summed1
+	CMPQ         R12, R14
+	JLO          edge1
+	JMP          own23
 
 bare1:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	CMPQ R12, R14
+	JLO  bareEdge1
+
+own25:
+	CMPQ R12, R13
+	JHS  summed1
+	XORQ SI, SI
+	MOVQ R13, R14
+
+bareEdge1:
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
+	PREFETCHT0 (DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned22
+	JZ         aligned26
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned22:
+aligned26:
 	MOVL   (R12), R15
 	ADDQ   R10, R12
 	IMULQ  BX, R15
 	ADDQ   DX, R15
 	VADDPS (R15)(R8*1), Y0, Y0
-	CMPQ   R12, R13
-	JLT    bare1
+	CMPQ   R12, R14
+	JLO    bareEdge1
+	JMP    own25
 
 summed1:
 	MOVQ         24(AX), R15
@@ -273,37 +299,43 @@ tile2:
 row2:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow23
+	JE   narrow27
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded24
+	JMP  loaded28
 
-narrow23:
+narrow27:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded24:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	CMPQ   R12, R13
-	JGE    summed2
-	TESTQ  R11, R11
-	JZ     bare2
+loaded28:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	TESTQ   R11, R11
+	JZ      bare2
+	CMPQ    R12, R14
+	JLO     edge2
+
+own29:
+	CMPQ R12, R13
+	JHS  summed2
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge2:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
+	PREFETCHT0 (DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned25
+	JZ         aligned30
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned25:
+aligned30:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -314,31 +346,39 @@ aligned25:
 	VADDPS       Y12, Y0, Y0
 	VMULPS       (R15)(R8*1), Y13, Y12
 	VADDPS       Y12, Y1, Y1
-	CMPQ         R12, R13
-	JLT          edge2
-	JMP          summed2
+	CMPQ         R12, R14
+	JLO          edge2
+	JMP          own29
 
 bare2:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	CMPQ R12, R14
+	JLO  bareEdge2
+
+own31:
+	CMPQ R12, R13
+	JHS  summed2
+	XORQ SI, SI
+	MOVQ R13, R14
+
+bareEdge2:
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
+	PREFETCHT0 (DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned26
+	JZ         aligned32
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned26:
+aligned32:
 	MOVL   (R12), R15
 	ADDQ   R10, R12
 	IMULQ  BX, R15
 	ADDQ   DX, R15
 	VADDPS (R15), Y0, Y0
 	VADDPS (R15)(R8*1), Y1, Y1
-	CMPQ   R12, R13
-	JLT    bare2
+	CMPQ   R12, R14
+	JLO    bareEdge2
+	JMP    own31
 
 summed2:
 	MOVQ         24(AX), R15
@@ -361,39 +401,45 @@ tile3:
 row3:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow27
+	JE   narrow33
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded28
+	JMP  loaded34
 
-narrow27:
+narrow33:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded28:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	CMPQ   R12, R13
-	JGE    summed3
-	TESTQ  R11, R11
-	JZ     bare3
+loaded34:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	TESTQ   R11, R11
+	JZ      bare3
+	CMPQ    R12, R14
+	JLO     edge3
+
+own35:
+	CMPQ R12, R13
+	JHS  summed3
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge3:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned29
+	JZ         aligned36
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned29:
+aligned36:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -406,24 +452,31 @@ aligned29:
 	VADDPS       Y12, Y1, Y1
 	VMULPS       (R15)(R8*1), Y13, Y12
 	VADDPS       Y12, Y2, Y2
-	CMPQ         R12, R13
-	JLT          edge3
-	JMP          summed3
+	CMPQ         R12, R14
+	JLO          edge3
+	JMP          own35
 
 bare3:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	CMPQ R12, R14
+	JLO  bareEdge3
+
+own37:
+	CMPQ R12, R13
+	JHS  summed3
+	XORQ SI, SI
+	MOVQ R13, R14
+
+bareEdge3:
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned30
+	JZ         aligned38
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned30:
+aligned38:
 	MOVL   (R12), R15
 	ADDQ   R10, R12
 	IMULQ  BX, R15
@@ -431,8 +484,9 @@ aligned30:
 	VADDPS (R15), Y0, Y0
 	VADDPS 32(R15), Y1, Y1
 	VADDPS (R15)(R8*1), Y2, Y2
-	CMPQ   R12, R13
-	JLT    bare3
+	CMPQ   R12, R14
+	JLO    bareEdge3
+	JMP    own37
 
 summed3:
 	MOVQ         24(AX), R15
@@ -457,40 +511,46 @@ tile4:
 row4:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow31
+	JE   narrow39
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded32
+	JMP  loaded40
 
-narrow31:
+narrow39:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded32:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	CMPQ   R12, R13
-	JGE    summed4
-	TESTQ  R11, R11
-	JZ     bare4
+loaded40:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	TESTQ   R11, R11
+	JZ      bare4
+	CMPQ    R12, R14
+	JLO     edge4
+
+own41:
+	CMPQ R12, R13
+	JHS  summed4
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge4:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned33
+	JZ         aligned42
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned33:
+aligned42:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -505,24 +565,31 @@ aligned33:
 	VADDPS       Y12, Y2, Y2
 	VMULPS       (R15)(R8*1), Y13, Y12
 	VADDPS       Y12, Y3, Y3
-	CMPQ         R12, R13
-	JLT          edge4
-	JMP          summed4
+	CMPQ         R12, R14
+	JLO          edge4
+	JMP          own41
 
 bare4:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	CMPQ R12, R14
+	JLO  bareEdge4
+
+own43:
+	CMPQ R12, R13
+	JHS  summed4
+	XORQ SI, SI
+	MOVQ R13, R14
+
+bareEdge4:
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned34
+	JZ         aligned44
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned34:
+aligned44:
 	MOVL   (R12), R15
 	ADDQ   R10, R12
 	IMULQ  BX, R15
@@ -531,8 +598,9 @@ aligned34:
 	VADDPS 32(R15), Y1, Y1
 	VADDPS 64(R15), Y2, Y2
 	VADDPS (R15)(R8*1), Y3, Y3
-	CMPQ   R12, R13
-	JLT    bare4
+	CMPQ   R12, R14
+	JLO    bareEdge4
+	JMP    own43
 
 summed4:
 	MOVQ         24(AX), R15
@@ -559,42 +627,48 @@ tile5:
 row5:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow35
+	JE   narrow45
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded36
+	JMP  loaded46
 
-narrow35:
+narrow45:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded36:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	CMPQ   R12, R13
-	JGE    summed5
-	TESTQ  R11, R11
-	JZ     bare5
+loaded46:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	TESTQ   R11, R11
+	JZ      bare5
+	CMPQ    R12, R14
+	JLO     edge5
+
+own47:
+	CMPQ R12, R13
+	JHS  summed5
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge5:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned37
+	JZ         aligned48
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned37:
+aligned48:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -611,25 +685,32 @@ aligned37:
 	VADDPS       Y12, Y3, Y3
 	VMULPS       (R15)(R8*1), Y13, Y12
 	VADDPS       Y12, Y4, Y4
-	CMPQ         R12, R13
-	JLT          edge5
-	JMP          summed5
+	CMPQ         R12, R14
+	JLO          edge5
+	JMP          own47
 
 bare5:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	CMPQ R12, R14
+	JLO  bareEdge5
+
+own49:
+	CMPQ R12, R13
+	JHS  summed5
+	XORQ SI, SI
+	MOVQ R13, R14
+
+bareEdge5:
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned38
+	JZ         aligned50
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned38:
+aligned50:
 	MOVL   (R12), R15
 	ADDQ   R10, R12
 	IMULQ  BX, R15
@@ -639,8 +720,9 @@ aligned38:
 	VADDPS 64(R15), Y2, Y2
 	VADDPS 96(R15), Y3, Y3
 	VADDPS (R15)(R8*1), Y4, Y4
-	CMPQ   R12, R13
-	JLT    bare5
+	CMPQ   R12, R14
+	JLO    bareEdge5
+	JMP    own49
 
 summed5:
 	MOVQ         24(AX), R15
@@ -669,43 +751,49 @@ tile6:
 row6:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow39
+	JE   narrow51
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded40
+	JMP  loaded52
 
-narrow39:
+narrow51:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded40:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	CMPQ   R12, R13
-	JGE    summed6
-	TESTQ  R11, R11
-	JZ     bare6
+loaded52:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	TESTQ   R11, R11
+	JZ      bare6
+	CMPQ    R12, R14
+	JLO     edge6
+
+own53:
+	CMPQ R12, R13
+	JHS  summed6
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge6:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned41
+	JZ         aligned54
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned41:
+aligned54:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -724,25 +812,32 @@ aligned41:
 	VADDPS       Y12, Y4, Y4
 	VMULPS       (R15)(R8*1), Y13, Y12
 	VADDPS       Y12, Y5, Y5
-	CMPQ         R12, R13
-	JLT          edge6
-	JMP          summed6
+	CMPQ         R12, R14
+	JLO          edge6
+	JMP          own53
 
 bare6:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	CMPQ R12, R14
+	JLO  bareEdge6
+
+own55:
+	CMPQ R12, R13
+	JHS  summed6
+	XORQ SI, SI
+	MOVQ R13, R14
+
+bareEdge6:
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned42
+	JZ         aligned56
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned42:
+aligned56:
 	MOVL   (R12), R15
 	ADDQ   R10, R12
 	IMULQ  BX, R15
@@ -753,8 +848,9 @@ aligned42:
 	VADDPS 96(R15), Y3, Y3
 	VADDPS 128(R15), Y4, Y4
 	VADDPS (R15)(R8*1), Y5, Y5
-	CMPQ   R12, R13
-	JLT    bare6
+	CMPQ   R12, R14
+	JLO    bareEdge6
+	JMP    own55
 
 summed6:
 	MOVQ         24(AX), R15
@@ -785,45 +881,51 @@ tile7:
 row7:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow43
+	JE   narrow57
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded44
+	JMP  loaded58
 
-narrow43:
+narrow57:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded44:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	CMPQ   R12, R13
-	JGE    summed7
-	TESTQ  R11, R11
-	JZ     bare7
+loaded58:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	TESTQ   R11, R11
+	JZ      bare7
+	CMPQ    R12, R14
+	JLO     edge7
+
+own59:
+	CMPQ R12, R13
+	JHS  summed7
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge7:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned45
+	JZ         aligned60
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned45:
+aligned60:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -844,26 +946,33 @@ aligned45:
 	VADDPS       Y12, Y5, Y5
 	VMULPS       (R15)(R8*1), Y13, Y12
 	VADDPS       Y12, Y6, Y6
-	CMPQ         R12, R13
-	JLT          edge7
-	JMP          summed7
+	CMPQ         R12, R14
+	JLO          edge7
+	JMP          own59
 
 bare7:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	CMPQ R12, R14
+	JLO  bareEdge7
+
+own61:
+	CMPQ R12, R13
+	JHS  summed7
+	XORQ SI, SI
+	MOVQ R13, R14
+
+bareEdge7:
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned46
+	JZ         aligned62
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned46:
+aligned62:
 	MOVL   (R12), R15
 	ADDQ   R10, R12
 	IMULQ  BX, R15
@@ -875,8 +984,9 @@ aligned46:
 	VADDPS 128(R15), Y4, Y4
 	VADDPS 160(R15), Y5, Y5
 	VADDPS (R15)(R8*1), Y6, Y6
-	CMPQ   R12, R13
-	JLT    bare7
+	CMPQ   R12, R14
+	JLO    bareEdge7
+	JMP    own61
 
 summed7:
 	MOVQ         24(AX), R15
@@ -909,46 +1019,52 @@ tile8:
 row8:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow47
+	JE   narrow63
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded48
+	JMP  loaded64
 
-narrow47:
+narrow63:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded48:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	CMPQ   R12, R13
-	JGE    summed8
-	TESTQ  R11, R11
-	JZ     bare8
+loaded64:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	TESTQ   R11, R11
+	JZ      bare8
+	CMPQ    R12, R14
+	JLO     edge8
+
+own65:
+	CMPQ R12, R13
+	JHS  summed8
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge8:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned49
+	JZ         aligned66
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned49:
+aligned66:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -971,26 +1087,33 @@ aligned49:
 	VADDPS       Y12, Y6, Y6
 	VMULPS       (R15)(R8*1), Y13, Y12
 	VADDPS       Y12, Y7, Y7
-	CMPQ         R12, R13
-	JLT          edge8
-	JMP          summed8
+	CMPQ         R12, R14
+	JLO          edge8
+	JMP          own65
 
 bare8:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	CMPQ R12, R14
+	JLO  bareEdge8
+
+own67:
+	CMPQ R12, R13
+	JHS  summed8
+	XORQ SI, SI
+	MOVQ R13, R14
+
+bareEdge8:
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned50
+	JZ         aligned68
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned50:
+aligned68:
 	MOVL   (R12), R15
 	ADDQ   R10, R12
 	IMULQ  BX, R15
@@ -1003,8 +1126,9 @@ aligned50:
 	VADDPS 160(R15), Y5, Y5
 	VADDPS 192(R15), Y6, Y6
 	VADDPS (R15)(R8*1), Y7, Y7
-	CMPQ   R12, R13
-	JLT    bare8
+	CMPQ   R12, R14
+	JLO    bareEdge8
+	JMP    own67
 
 summed8:
 	MOVQ         24(AX), R15
@@ -1039,48 +1163,54 @@ tile9:
 row9:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow51
+	JE   narrow69
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded52
+	JMP  loaded70
 
-narrow51:
+narrow69:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded52:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	CMPQ   R12, R13
-	JGE    summed9
-	TESTQ  R11, R11
-	JZ     bare9
+loaded70:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	VXORPS  Y8, Y8, Y8
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	TESTQ   R11, R11
+	JZ      bare9
+	CMPQ    R12, R14
+	JLO     edge9
+
+own71:
+	CMPQ R12, R13
+	JHS  summed9
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge9:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
-	PREFETCHT0 256(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
+	PREFETCHT0 256(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned53
+	JZ         aligned72
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned53:
+aligned72:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -1105,27 +1235,34 @@ aligned53:
 	VADDPS       Y12, Y7, Y7
 	VMULPS       (R15)(R8*1), Y13, Y12
 	VADDPS       Y12, Y8, Y8
-	CMPQ         R12, R13
-	JLT          edge9
-	JMP          summed9
+	CMPQ         R12, R14
+	JLO          edge9
+	JMP          own71
 
 bare9:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	CMPQ R12, R14
+	JLO  bareEdge9
+
+own73:
+	CMPQ R12, R13
+	JHS  summed9
+	XORQ SI, SI
+	MOVQ R13, R14
+
+bareEdge9:
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
-	PREFETCHT0 256(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
+	PREFETCHT0 256(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned54
+	JZ         aligned74
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned54:
+aligned74:
 	MOVL   (R12), R15
 	ADDQ   R10, R12
 	IMULQ  BX, R15
@@ -1139,8 +1276,9 @@ aligned54:
 	VADDPS 192(R15), Y6, Y6
 	VADDPS 224(R15), Y7, Y7
 	VADDPS (R15)(R8*1), Y8, Y8
-	CMPQ   R12, R13
-	JLT    bare9
+	CMPQ   R12, R14
+	JLO    bareEdge9
+	JMP    own73
 
 summed9:
 	MOVQ         24(AX), R15
@@ -1177,49 +1315,55 @@ tile10:
 row10:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow55
+	JE   narrow75
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded56
+	JMP  loaded76
 
-narrow55:
+narrow75:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded56:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	CMPQ   R12, R13
-	JGE    summed10
-	TESTQ  R11, R11
-	JZ     bare10
+loaded76:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	VXORPS  Y8, Y8, Y8
+	VXORPS  Y9, Y9, Y9
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	TESTQ   R11, R11
+	JZ      bare10
+	CMPQ    R12, R14
+	JLO     edge10
+
+own77:
+	CMPQ R12, R13
+	JHS  summed10
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge10:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
-	PREFETCHT0 256(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
+	PREFETCHT0 256(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned57
+	JZ         aligned78
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned57:
+aligned78:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -1246,27 +1390,34 @@ aligned57:
 	VADDPS       Y12, Y8, Y8
 	VMULPS       (R15)(R8*1), Y13, Y12
 	VADDPS       Y12, Y9, Y9
-	CMPQ         R12, R13
-	JLT          edge10
-	JMP          summed10
+	CMPQ         R12, R14
+	JLO          edge10
+	JMP          own77
 
 bare10:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	CMPQ R12, R14
+	JLO  bareEdge10
+
+own79:
+	CMPQ R12, R13
+	JHS  summed10
+	XORQ SI, SI
+	MOVQ R13, R14
+
+bareEdge10:
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
-	PREFETCHT0 256(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
+	PREFETCHT0 256(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned58
+	JZ         aligned80
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned58:
+aligned80:
 	MOVL   (R12), R15
 	ADDQ   R10, R12
 	IMULQ  BX, R15
@@ -1281,8 +1432,9 @@ aligned58:
 	VADDPS 224(R15), Y7, Y7
 	VADDPS 256(R15), Y8, Y8
 	VADDPS (R15)(R8*1), Y9, Y9
-	CMPQ   R12, R13
-	JLT    bare10
+	CMPQ   R12, R14
+	JLO    bareEdge10
+	JMP    own79
 
 summed10:
 	MOVQ         24(AX), R15
@@ -1321,51 +1473,57 @@ tile11:
 row11:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow59
+	JE   narrow81
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded60
+	JMP  loaded82
 
-narrow59:
+narrow81:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded60:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	CMPQ   R12, R13
-	JGE    summed11
-	TESTQ  R11, R11
-	JZ     bare11
+loaded82:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	VXORPS  Y8, Y8, Y8
+	VXORPS  Y9, Y9, Y9
+	VXORPS  Y10, Y10, Y10
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	TESTQ   R11, R11
+	JZ      bare11
+	CMPQ    R12, R14
+	JLO     edge11
+
+own83:
+	CMPQ R12, R13
+	JHS  summed11
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge11:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
-	PREFETCHT0 256(R15)
-	PREFETCHT0 320(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
+	PREFETCHT0 256(DX)(R15*1)
+	PREFETCHT0 320(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned61
+	JZ         aligned84
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned61:
+aligned84:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -1394,28 +1552,35 @@ aligned61:
 	VADDPS       Y12, Y9, Y9
 	VMULPS       (R15)(R8*1), Y13, Y12
 	VADDPS       Y12, Y10, Y10
-	CMPQ         R12, R13
-	JLT          edge11
-	JMP          summed11
+	CMPQ         R12, R14
+	JLO          edge11
+	JMP          own83
 
 bare11:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	CMPQ R12, R14
+	JLO  bareEdge11
+
+own85:
+	CMPQ R12, R13
+	JHS  summed11
+	XORQ SI, SI
+	MOVQ R13, R14
+
+bareEdge11:
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
-	PREFETCHT0 256(R15)
-	PREFETCHT0 320(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
+	PREFETCHT0 256(DX)(R15*1)
+	PREFETCHT0 320(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned62
+	JZ         aligned86
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned62:
+aligned86:
 	MOVL   (R12), R15
 	ADDQ   R10, R12
 	IMULQ  BX, R15
@@ -1431,8 +1596,9 @@ aligned62:
 	VADDPS 256(R15), Y8, Y8
 	VADDPS 288(R15), Y9, Y9
 	VADDPS (R15)(R8*1), Y10, Y10
-	CMPQ   R12, R13
-	JLT    bare11
+	CMPQ   R12, R14
+	JLO    bareEdge11
+	JMP    own85
 
 summed11:
 	MOVQ         24(AX), R15
@@ -1473,52 +1639,58 @@ tile12:
 row12:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow63
+	JE   narrow87
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded64
+	JMP  loaded88
 
-narrow63:
+narrow87:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded64:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	VXORPS Y11, Y11, Y11
-	CMPQ   R12, R13
-	JGE    summed12
-	TESTQ  R11, R11
-	JZ     bare12
+loaded88:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	VXORPS  Y8, Y8, Y8
+	VXORPS  Y9, Y9, Y9
+	VXORPS  Y10, Y10, Y10
+	VXORPS  Y11, Y11, Y11
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	TESTQ   R11, R11
+	JZ      bare12
+	CMPQ    R12, R14
+	JLO     edge12
+
+own89:
+	CMPQ R12, R13
+	JHS  summed12
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge12:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
-	PREFETCHT0 256(R15)
-	PREFETCHT0 320(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
+	PREFETCHT0 256(DX)(R15*1)
+	PREFETCHT0 320(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned65
+	JZ         aligned90
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned65:
+aligned90:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -1549,28 +1721,35 @@ aligned65:
 	VADDPS       Y12, Y10, Y10
 	VMULPS       (R15)(R8*1), Y13, Y12
 	VADDPS       Y12, Y11, Y11
-	CMPQ         R12, R13
-	JLT          edge12
-	JMP          summed12
+	CMPQ         R12, R14
+	JLO          edge12
+	JMP          own89
 
 bare12:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	CMPQ R12, R14
+	JLO  bareEdge12
+
+own91:
+	CMPQ R12, R13
+	JHS  summed12
+	XORQ SI, SI
+	MOVQ R13, R14
+
+bareEdge12:
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
-	PREFETCHT0 256(R15)
-	PREFETCHT0 320(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
+	PREFETCHT0 256(DX)(R15*1)
+	PREFETCHT0 320(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned66
+	JZ         aligned92
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned66:
+aligned92:
 	MOVL   (R12), R15
 	ADDQ   R10, R12
 	IMULQ  BX, R15
@@ -1587,8 +1766,9 @@ aligned66:
 	VADDPS 288(R15), Y9, Y9
 	VADDPS 320(R15), Y10, Y10
 	VADDPS (R15)(R8*1), Y11, Y11
-	CMPQ   R12, R13
-	JLT    bare12
+	CMPQ   R12, R14
+	JLO    bareEdge12
+	JMP    own91
 
 summed12:
 	MOVQ         24(AX), R15
@@ -1637,7 +1817,7 @@ TEXT ·spmmHalfAVX2(SB), NOSPLIT|NOFRAME, $0-24
 	MOVQ  lo+8(FP), CX
 	MOVQ  (AX), DX
 	MOVQ  56(AX), BX
-	MOVQ  48(AX), SI
+	MOVQ  72(AX), SI
 	MOVQ  8(AX), DI
 	MOVQ  80(AX), R8
 	MOVQ  104(AX), R9
@@ -1662,8 +1842,6 @@ loaded2:
 	MOVQ  144(AX), R15
 	SHLXQ R15, R12, R12
 	ADDQ  40(AX), R12
-	MOVQ  R12, R14
-	ADDQ  72(AX), R14
 	CMPQ  120(AX), $0x05
 	JGE   upper3
 	CMPQ  120(AX), $0x03
@@ -1713,26 +1891,32 @@ narrow10:
 	MOVLQSX 4(R15)(CX*4), R13
 
 loaded11:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Y0, Y0, Y0
-	CMPQ   R12, R13
-	JGE    summed1
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Y0, Y0, Y0
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	CMPQ    R12, R14
+	JLO     edge1
+
+own12:
+	CMPQ R12, R13
+	JHS  summed1
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge1:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
+	PREFETCHT0 (DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned12
+	JZ         aligned13
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned12:
+aligned13:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -1753,8 +1937,9 @@ brain1:
 	VADDPS    Y8, Y0, Y0
 
 added1:
-	CMPQ R12, R13
-	JLT  edge1
+	CMPQ R12, R14
+	JLO  edge1
+	JMP  own12
 
 summed1:
 	MOVQ         24(AX), R15
@@ -1775,35 +1960,41 @@ tile2:
 row2:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow13
+	JE   narrow14
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded14
+	JMP  loaded15
 
-narrow13:
+narrow14:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded14:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	CMPQ   R12, R13
-	JGE    summed2
+loaded15:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	CMPQ    R12, R14
+	JLO     edge2
+
+own16:
+	CMPQ R12, R13
+	JHS  summed2
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge2:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
+	PREFETCHT0 (DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned15
+	JZ         aligned17
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned15:
+aligned17:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -1831,8 +2022,9 @@ brain2:
 	VADDPS    Y8, Y1, Y1
 
 added2:
-	CMPQ R12, R13
-	JLT  edge2
+	CMPQ R12, R14
+	JLO  edge2
+	JMP  own16
 
 summed2:
 	MOVQ         24(AX), R15
@@ -1855,36 +2047,42 @@ tile3:
 row3:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow16
+	JE   narrow18
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded17
+	JMP  loaded19
 
-narrow16:
+narrow18:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded17:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	CMPQ   R12, R13
-	JGE    summed3
+loaded19:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	CMPQ    R12, R14
+	JLO     edge3
+
+own20:
+	CMPQ R12, R13
+	JHS  summed3
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge3:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
+	PREFETCHT0 (DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned18
+	JZ         aligned21
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned18:
+aligned21:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -1919,8 +2117,9 @@ brain3:
 	VADDPS    Y8, Y2, Y2
 
 added3:
-	CMPQ R12, R13
-	JLT  edge3
+	CMPQ R12, R14
+	JLO  edge3
+	JMP  own20
 
 summed3:
 	MOVQ         24(AX), R15
@@ -1945,37 +2144,43 @@ tile4:
 row4:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow19
+	JE   narrow22
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded20
+	JMP  loaded23
 
-narrow19:
+narrow22:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded20:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	CMPQ   R12, R13
-	JGE    summed4
+loaded23:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	CMPQ    R12, R14
+	JLO     edge4
+
+own24:
+	CMPQ R12, R13
+	JHS  summed4
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge4:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
+	PREFETCHT0 (DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned21
+	JZ         aligned25
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned21:
+aligned25:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -2017,8 +2222,9 @@ brain4:
 	VADDPS    Y8, Y3, Y3
 
 added4:
-	CMPQ R12, R13
-	JLT  edge4
+	CMPQ R12, R14
+	JLO  edge4
+	JMP  own24
 
 summed4:
 	MOVQ         24(AX), R15
@@ -2045,39 +2251,45 @@ tile5:
 row5:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow22
+	JE   narrow26
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded23
+	JMP  loaded27
 
-narrow22:
+narrow26:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded23:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	CMPQ   R12, R13
-	JGE    summed5
+loaded27:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	CMPQ    R12, R14
+	JLO     edge5
+
+own28:
+	CMPQ R12, R13
+	JHS  summed5
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge5:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned24
+	JZ         aligned29
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned24:
+aligned29:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -2126,8 +2338,9 @@ brain5:
 	VADDPS    Y8, Y4, Y4
 
 added5:
-	CMPQ R12, R13
-	JLT  edge5
+	CMPQ R12, R14
+	JLO  edge5
+	JMP  own28
 
 summed5:
 	MOVQ         24(AX), R15
@@ -2156,40 +2369,46 @@ tile6:
 row6:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow25
+	JE   narrow30
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded26
+	JMP  loaded31
 
-narrow25:
+narrow30:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded26:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	CMPQ   R12, R13
-	JGE    summed6
+loaded31:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	CMPQ    R12, R14
+	JLO     edge6
+
+own32:
+	CMPQ R12, R13
+	JHS  summed6
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge6:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned27
+	JZ         aligned33
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned27:
+aligned33:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -2245,8 +2464,9 @@ brain6:
 	VADDPS    Y8, Y5, Y5
 
 added6:
-	CMPQ R12, R13
-	JLT  edge6
+	CMPQ R12, R14
+	JLO  edge6
+	JMP  own32
 
 summed6:
 	MOVQ         24(AX), R15
@@ -2277,41 +2497,47 @@ tile7:
 row7:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow28
+	JE   narrow34
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded29
+	JMP  loaded35
 
-narrow28:
+narrow34:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded29:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	CMPQ   R12, R13
-	JGE    summed7
+loaded35:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	CMPQ    R12, R14
+	JLO     edge7
+
+own36:
+	CMPQ R12, R13
+	JHS  summed7
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge7:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned30
+	JZ         aligned37
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned30:
+aligned37:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -2374,8 +2600,9 @@ brain7:
 	VADDPS    Y8, Y6, Y6
 
 added7:
-	CMPQ R12, R13
-	JLT  edge7
+	CMPQ R12, R14
+	JLO  edge7
+	JMP  own36
 
 summed7:
 	MOVQ         24(AX), R15
@@ -2408,42 +2635,48 @@ tile8:
 row8:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow31
+	JE   narrow38
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded32
+	JMP  loaded39
 
-narrow31:
+narrow38:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded32:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	CMPQ   R12, R13
-	JGE    summed8
+loaded39:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	CMPQ    R12, R14
+	JLO     edge8
+
+own40:
+	CMPQ R12, R13
+	JHS  summed8
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge8:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned33
+	JZ         aligned41
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned33:
+aligned41:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -2513,8 +2746,9 @@ brain8:
 	VADDPS    Y8, Y7, Y7
 
 added8:
-	CMPQ R12, R13
-	JLT  edge8
+	CMPQ R12, R14
+	JLO  edge8
+	JMP  own40
 
 summed8:
 	MOVQ         24(AX), R15

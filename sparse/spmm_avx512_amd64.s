@@ -11,7 +11,7 @@ TEXT ·spmmAVX512(SB), NOSPLIT|NOFRAME, $0-24
 	MOVQ  lo+8(FP), CX
 	MOVQ  (AX), DX
 	MOVQ  56(AX), BX
-	MOVQ  48(AX), SI
+	MOVQ  72(AX), SI
 	MOVQ  8(AX), DI
 	MOVQ  80(AX), R8
 	MOVQ  104(AX), R9
@@ -37,8 +37,6 @@ loaded2:
 	MOVQ  144(AX), R15
 	SHLXQ R15, R12, R12
 	ADDQ  40(AX), R12
-	MOVQ  R12, R14
-	ADDQ  72(AX), R14
 	CMPQ  120(AX), $0x08
 	JGE   upper3
 	CMPQ  120(AX), $0x04
@@ -133,28 +131,34 @@ narrow19:
 	MOVLQSX 4(R15)(CX*4), R13
 
 loaded20:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Z0, Z0, Z0
-	CMPQ   R12, R13
-	JGE    summed0
-	TESTQ  R11, R11
-	JZ     bare0
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Z0, Z0, Z0
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	TESTQ   R11, R11
+	JZ      bare0
+	CMPQ    R12, R14
+	JLO     edge0
+
+own21:
+	CMPQ R12, R13
+	JHS  summed0
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge0:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
+	PREFETCHT0 (DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned21
+	JZ         aligned22
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned21:
+aligned22:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -164,31 +168,39 @@ aligned21:
 	VMOVUPS.Z    (R15), K1, Z16
 	VMULPS       Z16, Z17, Z16
 	VADDPS       Z16, Z0, Z0
-	CMPQ         R12, R13
-	JLT          edge0
-	JMP          summed0
+	CMPQ         R12, R14
+	JLO          edge0
+	JMP          own21
 
 bare0:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	CMPQ R12, R14
+	JLO  bareEdge0
+
+own23:
+	CMPQ R12, R13
+	JHS  summed0
+	XORQ SI, SI
+	MOVQ R13, R14
+
+bareEdge0:
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
+	PREFETCHT0 (DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned22
+	JZ         aligned24
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned22:
+aligned24:
 	MOVL      (R12), R15
 	ADDQ      R10, R12
 	IMULQ     BX, R15
 	ADDQ      DX, R15
 	VMOVUPS.Z (R15), K1, Z16
 	VADDPS    Z16, Z0, Z0
-	CMPQ      R12, R13
-	JLT       bare0
+	CMPQ      R12, R14
+	JLO       bareEdge0
+	JMP       own23
 
 summed0:
 	MOVQ         24(AX), R15
@@ -209,36 +221,42 @@ tile1:
 row1:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow23
+	JE   narrow25
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded24
+	JMP  loaded26
 
-narrow23:
+narrow25:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded24:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Z0, Z0, Z0
-	CMPQ   R12, R13
-	JGE    summed1
-	TESTQ  R11, R11
-	JZ     bare1
+loaded26:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Z0, Z0, Z0
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	TESTQ   R11, R11
+	JZ      bare1
+	CMPQ    R12, R14
+	JLO     edge1
+
+own27:
+	CMPQ R12, R13
+	JHS  summed1
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge1:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
+	PREFETCHT0 (DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned25
+	JZ         aligned28
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned25:
+aligned28:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -247,30 +265,38 @@ aligned25:
 	ADDQ         $0x04, R11
 	VMULPS       (R15)(R8*1), Z17, Z16
 	VADDPS       Z16, Z0, Z0
-	CMPQ         R12, R13
-	JLT          edge1
-	JMP          summed1
+	CMPQ         R12, R14
+	JLO          edge1
+	JMP          own27
 
 bare1:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	CMPQ R12, R14
+	JLO  bareEdge1
+
+own29:
+	CMPQ R12, R13
+	JHS  summed1
+	XORQ SI, SI
+	MOVQ R13, R14
+
+bareEdge1:
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
+	PREFETCHT0 (DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned26
+	JZ         aligned30
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned26:
+aligned30:
 	MOVL   (R12), R15
 	ADDQ   R10, R12
 	IMULQ  BX, R15
 	ADDQ   DX, R15
 	VADDPS (R15)(R8*1), Z0, Z0
-	CMPQ   R12, R13
-	JLT    bare1
+	CMPQ   R12, R14
+	JLO    bareEdge1
+	JMP    own29
 
 summed1:
 	MOVQ         24(AX), R15
@@ -291,38 +317,44 @@ tile2:
 row2:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow27
+	JE   narrow31
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded28
+	JMP  loaded32
 
-narrow27:
+narrow31:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded28:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	CMPQ   R12, R13
-	JGE    summed2
-	TESTQ  R11, R11
-	JZ     bare2
+loaded32:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	TESTQ   R11, R11
+	JZ      bare2
+	CMPQ    R12, R14
+	JLO     edge2
+
+own33:
+	CMPQ R12, R13
+	JHS  summed2
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge2:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned29
+	JZ         aligned34
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned29:
+aligned34:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -333,32 +365,40 @@ aligned29:
 	VADDPS       Z16, Z0, Z0
 	VMULPS       (R15)(R8*1), Z17, Z16
 	VADDPS       Z16, Z1, Z1
-	CMPQ         R12, R13
-	JLT          edge2
-	JMP          summed2
+	CMPQ         R12, R14
+	JLO          edge2
+	JMP          own33
 
 bare2:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	CMPQ R12, R14
+	JLO  bareEdge2
+
+own35:
+	CMPQ R12, R13
+	JHS  summed2
+	XORQ SI, SI
+	MOVQ R13, R14
+
+bareEdge2:
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned30
+	JZ         aligned36
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned30:
+aligned36:
 	MOVL   (R12), R15
 	ADDQ   R10, R12
 	IMULQ  BX, R15
 	ADDQ   DX, R15
 	VADDPS (R15), Z0, Z0
 	VADDPS (R15)(R8*1), Z1, Z1
-	CMPQ   R12, R13
-	JLT    bare2
+	CMPQ   R12, R14
+	JLO    bareEdge2
+	JMP    own35
 
 summed2:
 	MOVQ         24(AX), R15
@@ -381,40 +421,46 @@ tile3:
 row3:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow31
+	JE   narrow37
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded32
+	JMP  loaded38
 
-narrow31:
+narrow37:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded32:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	CMPQ   R12, R13
-	JGE    summed3
-	TESTQ  R11, R11
-	JZ     bare3
+loaded38:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	TESTQ   R11, R11
+	JZ      bare3
+	CMPQ    R12, R14
+	JLO     edge3
+
+own39:
+	CMPQ R12, R13
+	JHS  summed3
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge3:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned33
+	JZ         aligned40
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned33:
+aligned40:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -427,25 +473,32 @@ aligned33:
 	VADDPS       Z16, Z1, Z1
 	VMULPS       (R15)(R8*1), Z17, Z16
 	VADDPS       Z16, Z2, Z2
-	CMPQ         R12, R13
-	JLT          edge3
-	JMP          summed3
+	CMPQ         R12, R14
+	JLO          edge3
+	JMP          own39
 
 bare3:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	CMPQ R12, R14
+	JLO  bareEdge3
+
+own41:
+	CMPQ R12, R13
+	JHS  summed3
+	XORQ SI, SI
+	MOVQ R13, R14
+
+bareEdge3:
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned34
+	JZ         aligned42
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned34:
+aligned42:
 	MOVL   (R12), R15
 	ADDQ   R10, R12
 	IMULQ  BX, R15
@@ -453,8 +506,9 @@ aligned34:
 	VADDPS (R15), Z0, Z0
 	VADDPS 64(R15), Z1, Z1
 	VADDPS (R15)(R8*1), Z2, Z2
-	CMPQ   R12, R13
-	JLT    bare3
+	CMPQ   R12, R14
+	JLO    bareEdge3
+	JMP    own41
 
 summed3:
 	MOVQ         24(AX), R15
@@ -479,42 +533,48 @@ tile4:
 row4:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow35
+	JE   narrow43
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded36
+	JMP  loaded44
 
-narrow35:
+narrow43:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded36:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	CMPQ   R12, R13
-	JGE    summed4
-	TESTQ  R11, R11
-	JZ     bare4
+loaded44:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	TESTQ   R11, R11
+	JZ      bare4
+	CMPQ    R12, R14
+	JLO     edge4
+
+own45:
+	CMPQ R12, R13
+	JHS  summed4
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge4:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned37
+	JZ         aligned46
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned37:
+aligned46:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -529,26 +589,33 @@ aligned37:
 	VADDPS       Z16, Z2, Z2
 	VMULPS       (R15)(R8*1), Z17, Z16
 	VADDPS       Z16, Z3, Z3
-	CMPQ         R12, R13
-	JLT          edge4
-	JMP          summed4
+	CMPQ         R12, R14
+	JLO          edge4
+	JMP          own45
 
 bare4:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	CMPQ R12, R14
+	JLO  bareEdge4
+
+own47:
+	CMPQ R12, R13
+	JHS  summed4
+	XORQ SI, SI
+	MOVQ R13, R14
+
+bareEdge4:
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned38
+	JZ         aligned48
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned38:
+aligned48:
 	MOVL   (R12), R15
 	ADDQ   R10, R12
 	IMULQ  BX, R15
@@ -557,8 +624,9 @@ aligned38:
 	VADDPS 64(R15), Z1, Z1
 	VADDPS 128(R15), Z2, Z2
 	VADDPS (R15)(R8*1), Z3, Z3
-	CMPQ   R12, R13
-	JLT    bare4
+	CMPQ   R12, R14
+	JLO    bareEdge4
+	JMP    own47
 
 summed4:
 	MOVQ         24(AX), R15
@@ -585,44 +653,50 @@ tile5:
 row5:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow39
+	JE   narrow49
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded40
+	JMP  loaded50
 
-narrow39:
+narrow49:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded40:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	CMPQ   R12, R13
-	JGE    summed5
-	TESTQ  R11, R11
-	JZ     bare5
+loaded50:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	TESTQ   R11, R11
+	JZ      bare5
+	CMPQ    R12, R14
+	JLO     edge5
+
+own51:
+	CMPQ R12, R13
+	JHS  summed5
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge5:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
-	PREFETCHT0 256(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
+	PREFETCHT0 256(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned41
+	JZ         aligned52
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned41:
+aligned52:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -639,27 +713,34 @@ aligned41:
 	VADDPS       Z16, Z3, Z3
 	VMULPS       (R15)(R8*1), Z17, Z16
 	VADDPS       Z16, Z4, Z4
-	CMPQ         R12, R13
-	JLT          edge5
-	JMP          summed5
+	CMPQ         R12, R14
+	JLO          edge5
+	JMP          own51
 
 bare5:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	CMPQ R12, R14
+	JLO  bareEdge5
+
+own53:
+	CMPQ R12, R13
+	JHS  summed5
+	XORQ SI, SI
+	MOVQ R13, R14
+
+bareEdge5:
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
-	PREFETCHT0 256(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
+	PREFETCHT0 256(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned42
+	JZ         aligned54
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned42:
+aligned54:
 	MOVL   (R12), R15
 	ADDQ   R10, R12
 	IMULQ  BX, R15
@@ -669,8 +750,9 @@ aligned42:
 	VADDPS 128(R15), Z2, Z2
 	VADDPS 192(R15), Z3, Z3
 	VADDPS (R15)(R8*1), Z4, Z4
-	CMPQ   R12, R13
-	JLT    bare5
+	CMPQ   R12, R14
+	JLO    bareEdge5
+	JMP    own53
 
 summed5:
 	MOVQ         24(AX), R15
@@ -699,46 +781,52 @@ tile6:
 row6:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow43
+	JE   narrow55
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded44
+	JMP  loaded56
 
-narrow43:
+narrow55:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded44:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	CMPQ   R12, R13
-	JGE    summed6
-	TESTQ  R11, R11
-	JZ     bare6
+loaded56:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	TESTQ   R11, R11
+	JZ      bare6
+	CMPQ    R12, R14
+	JLO     edge6
+
+own57:
+	CMPQ R12, R13
+	JHS  summed6
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge6:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
-	PREFETCHT0 256(R15)
-	PREFETCHT0 320(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
+	PREFETCHT0 256(DX)(R15*1)
+	PREFETCHT0 320(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned45
+	JZ         aligned58
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned45:
+aligned58:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -757,28 +845,35 @@ aligned45:
 	VADDPS       Z16, Z4, Z4
 	VMULPS       (R15)(R8*1), Z17, Z16
 	VADDPS       Z16, Z5, Z5
-	CMPQ         R12, R13
-	JLT          edge6
-	JMP          summed6
+	CMPQ         R12, R14
+	JLO          edge6
+	JMP          own57
 
 bare6:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	CMPQ R12, R14
+	JLO  bareEdge6
+
+own59:
+	CMPQ R12, R13
+	JHS  summed6
+	XORQ SI, SI
+	MOVQ R13, R14
+
+bareEdge6:
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
-	PREFETCHT0 256(R15)
-	PREFETCHT0 320(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
+	PREFETCHT0 256(DX)(R15*1)
+	PREFETCHT0 320(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned46
+	JZ         aligned60
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned46:
+aligned60:
 	MOVL   (R12), R15
 	ADDQ   R10, R12
 	IMULQ  BX, R15
@@ -789,8 +884,9 @@ aligned46:
 	VADDPS 192(R15), Z3, Z3
 	VADDPS 256(R15), Z4, Z4
 	VADDPS (R15)(R8*1), Z5, Z5
-	CMPQ   R12, R13
-	JLT    bare6
+	CMPQ   R12, R14
+	JLO    bareEdge6
+	JMP    own59
 
 summed6:
 	MOVQ         24(AX), R15
@@ -821,48 +917,54 @@ tile7:
 row7:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow47
+	JE   narrow61
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded48
+	JMP  loaded62
 
-narrow47:
+narrow61:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded48:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	CMPQ   R12, R13
-	JGE    summed7
-	TESTQ  R11, R11
-	JZ     bare7
+loaded62:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	TESTQ   R11, R11
+	JZ      bare7
+	CMPQ    R12, R14
+	JLO     edge7
+
+own63:
+	CMPQ R12, R13
+	JHS  summed7
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge7:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
-	PREFETCHT0 256(R15)
-	PREFETCHT0 320(R15)
-	PREFETCHT0 384(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
+	PREFETCHT0 256(DX)(R15*1)
+	PREFETCHT0 320(DX)(R15*1)
+	PREFETCHT0 384(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned49
+	JZ         aligned64
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned49:
+aligned64:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -883,29 +985,36 @@ aligned49:
 	VADDPS       Z16, Z5, Z5
 	VMULPS       (R15)(R8*1), Z17, Z16
 	VADDPS       Z16, Z6, Z6
-	CMPQ         R12, R13
-	JLT          edge7
-	JMP          summed7
+	CMPQ         R12, R14
+	JLO          edge7
+	JMP          own63
 
 bare7:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	CMPQ R12, R14
+	JLO  bareEdge7
+
+own65:
+	CMPQ R12, R13
+	JHS  summed7
+	XORQ SI, SI
+	MOVQ R13, R14
+
+bareEdge7:
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
-	PREFETCHT0 256(R15)
-	PREFETCHT0 320(R15)
-	PREFETCHT0 384(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
+	PREFETCHT0 256(DX)(R15*1)
+	PREFETCHT0 320(DX)(R15*1)
+	PREFETCHT0 384(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned50
+	JZ         aligned66
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned50:
+aligned66:
 	MOVL   (R12), R15
 	ADDQ   R10, R12
 	IMULQ  BX, R15
@@ -917,8 +1026,9 @@ aligned50:
 	VADDPS 256(R15), Z4, Z4
 	VADDPS 320(R15), Z5, Z5
 	VADDPS (R15)(R8*1), Z6, Z6
-	CMPQ   R12, R13
-	JLT    bare7
+	CMPQ   R12, R14
+	JLO    bareEdge7
+	JMP    own65
 
 summed7:
 	MOVQ         24(AX), R15
@@ -951,50 +1061,56 @@ tile8:
 row8:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow51
+	JE   narrow67
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded52
+	JMP  loaded68
 
-narrow51:
+narrow67:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded52:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	CMPQ   R12, R13
-	JGE    summed8
-	TESTQ  R11, R11
-	JZ     bare8
+loaded68:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+	VXORPS  Z7, Z7, Z7
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	TESTQ   R11, R11
+	JZ      bare8
+	CMPQ    R12, R14
+	JLO     edge8
+
+own69:
+	CMPQ R12, R13
+	JHS  summed8
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge8:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
-	PREFETCHT0 256(R15)
-	PREFETCHT0 320(R15)
-	PREFETCHT0 384(R15)
-	PREFETCHT0 448(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
+	PREFETCHT0 256(DX)(R15*1)
+	PREFETCHT0 320(DX)(R15*1)
+	PREFETCHT0 384(DX)(R15*1)
+	PREFETCHT0 448(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned53
+	JZ         aligned70
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned53:
+aligned70:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -1017,30 +1133,37 @@ aligned53:
 	VADDPS       Z16, Z6, Z6
 	VMULPS       (R15)(R8*1), Z17, Z16
 	VADDPS       Z16, Z7, Z7
-	CMPQ         R12, R13
-	JLT          edge8
-	JMP          summed8
+	CMPQ         R12, R14
+	JLO          edge8
+	JMP          own69
 
 bare8:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	CMPQ R12, R14
+	JLO  bareEdge8
+
+own71:
+	CMPQ R12, R13
+	JHS  summed8
+	XORQ SI, SI
+	MOVQ R13, R14
+
+bareEdge8:
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
-	PREFETCHT0 256(R15)
-	PREFETCHT0 320(R15)
-	PREFETCHT0 384(R15)
-	PREFETCHT0 448(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
+	PREFETCHT0 256(DX)(R15*1)
+	PREFETCHT0 320(DX)(R15*1)
+	PREFETCHT0 384(DX)(R15*1)
+	PREFETCHT0 448(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned54
+	JZ         aligned72
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned54:
+aligned72:
 	MOVL   (R12), R15
 	ADDQ   R10, R12
 	IMULQ  BX, R15
@@ -1053,8 +1176,9 @@ aligned54:
 	VADDPS 320(R15), Z5, Z5
 	VADDPS 384(R15), Z6, Z6
 	VADDPS (R15)(R8*1), Z7, Z7
-	CMPQ   R12, R13
-	JLT    bare8
+	CMPQ   R12, R14
+	JLO    bareEdge8
+	JMP    own71
 
 summed8:
 	MOVQ         24(AX), R15
@@ -1089,52 +1213,58 @@ tile9:
 row9:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow55
+	JE   narrow73
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded56
+	JMP  loaded74
 
-narrow55:
+narrow73:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded56:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	CMPQ   R12, R13
-	JGE    summed9
-	TESTQ  R11, R11
-	JZ     bare9
+loaded74:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+	VXORPS  Z7, Z7, Z7
+	VXORPS  Z8, Z8, Z8
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	TESTQ   R11, R11
+	JZ      bare9
+	CMPQ    R12, R14
+	JLO     edge9
+
+own75:
+	CMPQ R12, R13
+	JHS  summed9
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge9:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
-	PREFETCHT0 256(R15)
-	PREFETCHT0 320(R15)
-	PREFETCHT0 384(R15)
-	PREFETCHT0 448(R15)
-	PREFETCHT0 512(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
+	PREFETCHT0 256(DX)(R15*1)
+	PREFETCHT0 320(DX)(R15*1)
+	PREFETCHT0 384(DX)(R15*1)
+	PREFETCHT0 448(DX)(R15*1)
+	PREFETCHT0 512(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned57
+	JZ         aligned76
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned57:
+aligned76:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -1159,31 +1289,38 @@ aligned57:
 	VADDPS       Z16, Z7, Z7
 	VMULPS       (R15)(R8*1), Z17, Z16
 	VADDPS       Z16, Z8, Z8
-	CMPQ         R12, R13
-	JLT          edge9
-	JMP          summed9
+	CMPQ         R12, R14
+	JLO          edge9
+	JMP          own75
 
 bare9:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	CMPQ R12, R14
+	JLO  bareEdge9
+
+own77:
+	CMPQ R12, R13
+	JHS  summed9
+	XORQ SI, SI
+	MOVQ R13, R14
+
+bareEdge9:
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
-	PREFETCHT0 256(R15)
-	PREFETCHT0 320(R15)
-	PREFETCHT0 384(R15)
-	PREFETCHT0 448(R15)
-	PREFETCHT0 512(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
+	PREFETCHT0 256(DX)(R15*1)
+	PREFETCHT0 320(DX)(R15*1)
+	PREFETCHT0 384(DX)(R15*1)
+	PREFETCHT0 448(DX)(R15*1)
+	PREFETCHT0 512(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned58
+	JZ         aligned78
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned58:
+aligned78:
 	MOVL   (R12), R15
 	ADDQ   R10, R12
 	IMULQ  BX, R15
@@ -1197,8 +1334,9 @@ aligned58:
 	VADDPS 384(R15), Z6, Z6
 	VADDPS 448(R15), Z7, Z7
 	VADDPS (R15)(R8*1), Z8, Z8
-	CMPQ   R12, R13
-	JLT    bare9
+	CMPQ   R12, R14
+	JLO    bareEdge9
+	JMP    own77
 
 summed9:
 	MOVQ         24(AX), R15
@@ -1235,54 +1373,60 @@ tile10:
 row10:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow59
+	JE   narrow79
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded60
+	JMP  loaded80
 
-narrow59:
+narrow79:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded60:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	CMPQ   R12, R13
-	JGE    summed10
-	TESTQ  R11, R11
-	JZ     bare10
+loaded80:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+	VXORPS  Z7, Z7, Z7
+	VXORPS  Z8, Z8, Z8
+	VXORPS  Z9, Z9, Z9
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	TESTQ   R11, R11
+	JZ      bare10
+	CMPQ    R12, R14
+	JLO     edge10
+
+own81:
+	CMPQ R12, R13
+	JHS  summed10
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge10:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
-	PREFETCHT0 256(R15)
-	PREFETCHT0 320(R15)
-	PREFETCHT0 384(R15)
-	PREFETCHT0 448(R15)
-	PREFETCHT0 512(R15)
-	PREFETCHT0 576(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
+	PREFETCHT0 256(DX)(R15*1)
+	PREFETCHT0 320(DX)(R15*1)
+	PREFETCHT0 384(DX)(R15*1)
+	PREFETCHT0 448(DX)(R15*1)
+	PREFETCHT0 512(DX)(R15*1)
+	PREFETCHT0 576(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned61
+	JZ         aligned82
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned61:
+aligned82:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -1309,32 +1453,39 @@ aligned61:
 	VADDPS       Z16, Z8, Z8
 	VMULPS       (R15)(R8*1), Z17, Z16
 	VADDPS       Z16, Z9, Z9
-	CMPQ         R12, R13
-	JLT          edge10
-	JMP          summed10
+	CMPQ         R12, R14
+	JLO          edge10
+	JMP          own81
 
 bare10:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	CMPQ R12, R14
+	JLO  bareEdge10
+
+own83:
+	CMPQ R12, R13
+	JHS  summed10
+	XORQ SI, SI
+	MOVQ R13, R14
+
+bareEdge10:
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
-	PREFETCHT0 256(R15)
-	PREFETCHT0 320(R15)
-	PREFETCHT0 384(R15)
-	PREFETCHT0 448(R15)
-	PREFETCHT0 512(R15)
-	PREFETCHT0 576(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
+	PREFETCHT0 256(DX)(R15*1)
+	PREFETCHT0 320(DX)(R15*1)
+	PREFETCHT0 384(DX)(R15*1)
+	PREFETCHT0 448(DX)(R15*1)
+	PREFETCHT0 512(DX)(R15*1)
+	PREFETCHT0 576(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned62
+	JZ         aligned84
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned62:
+aligned84:
 	MOVL   (R12), R15
 	ADDQ   R10, R12
 	IMULQ  BX, R15
@@ -1349,8 +1500,9 @@ aligned62:
 	VADDPS 448(R15), Z7, Z7
 	VADDPS 512(R15), Z8, Z8
 	VADDPS (R15)(R8*1), Z9, Z9
-	CMPQ   R12, R13
-	JLT    bare10
+	CMPQ   R12, R14
+	JLO    bareEdge10
+	JMP    own83
 
 summed10:
 	MOVQ         24(AX), R15
@@ -1389,56 +1541,62 @@ tile11:
 row11:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow63
+	JE   narrow85
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded64
+	JMP  loaded86
 
-narrow63:
+narrow85:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded64:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	CMPQ   R12, R13
-	JGE    summed11
-	TESTQ  R11, R11
-	JZ     bare11
+loaded86:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+	VXORPS  Z7, Z7, Z7
+	VXORPS  Z8, Z8, Z8
+	VXORPS  Z9, Z9, Z9
+	VXORPS  Z10, Z10, Z10
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	TESTQ   R11, R11
+	JZ      bare11
+	CMPQ    R12, R14
+	JLO     edge11
+
+own87:
+	CMPQ R12, R13
+	JHS  summed11
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge11:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
-	PREFETCHT0 256(R15)
-	PREFETCHT0 320(R15)
-	PREFETCHT0 384(R15)
-	PREFETCHT0 448(R15)
-	PREFETCHT0 512(R15)
-	PREFETCHT0 576(R15)
-	PREFETCHT0 640(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
+	PREFETCHT0 256(DX)(R15*1)
+	PREFETCHT0 320(DX)(R15*1)
+	PREFETCHT0 384(DX)(R15*1)
+	PREFETCHT0 448(DX)(R15*1)
+	PREFETCHT0 512(DX)(R15*1)
+	PREFETCHT0 576(DX)(R15*1)
+	PREFETCHT0 640(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned65
+	JZ         aligned88
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned65:
+aligned88:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -1467,33 +1625,40 @@ aligned65:
 	VADDPS       Z16, Z9, Z9
 	VMULPS       (R15)(R8*1), Z17, Z16
 	VADDPS       Z16, Z10, Z10
-	CMPQ         R12, R13
-	JLT          edge11
-	JMP          summed11
+	CMPQ         R12, R14
+	JLO          edge11
+	JMP          own87
 
 bare11:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	CMPQ R12, R14
+	JLO  bareEdge11
+
+own89:
+	CMPQ R12, R13
+	JHS  summed11
+	XORQ SI, SI
+	MOVQ R13, R14
+
+bareEdge11:
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
-	PREFETCHT0 256(R15)
-	PREFETCHT0 320(R15)
-	PREFETCHT0 384(R15)
-	PREFETCHT0 448(R15)
-	PREFETCHT0 512(R15)
-	PREFETCHT0 576(R15)
-	PREFETCHT0 640(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
+	PREFETCHT0 256(DX)(R15*1)
+	PREFETCHT0 320(DX)(R15*1)
+	PREFETCHT0 384(DX)(R15*1)
+	PREFETCHT0 448(DX)(R15*1)
+	PREFETCHT0 512(DX)(R15*1)
+	PREFETCHT0 576(DX)(R15*1)
+	PREFETCHT0 640(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned66
+	JZ         aligned90
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned66:
+aligned90:
 	MOVL   (R12), R15
 	ADDQ   R10, R12
 	IMULQ  BX, R15
@@ -1509,8 +1674,9 @@ aligned66:
 	VADDPS 512(R15), Z8, Z8
 	VADDPS 576(R15), Z9, Z9
 	VADDPS (R15)(R8*1), Z10, Z10
-	CMPQ   R12, R13
-	JLT    bare11
+	CMPQ   R12, R14
+	JLO    bareEdge11
+	JMP    own89
 
 summed11:
 	MOVQ         24(AX), R15
@@ -1551,58 +1717,64 @@ tile12:
 row12:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow67
+	JE   narrow91
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded68
+	JMP  loaded92
 
-narrow67:
+narrow91:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded68:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	CMPQ   R12, R13
-	JGE    summed12
-	TESTQ  R11, R11
-	JZ     bare12
+loaded92:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+	VXORPS  Z7, Z7, Z7
+	VXORPS  Z8, Z8, Z8
+	VXORPS  Z9, Z9, Z9
+	VXORPS  Z10, Z10, Z10
+	VXORPS  Z11, Z11, Z11
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	TESTQ   R11, R11
+	JZ      bare12
+	CMPQ    R12, R14
+	JLO     edge12
+
+own93:
+	CMPQ R12, R13
+	JHS  summed12
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge12:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
-	PREFETCHT0 256(R15)
-	PREFETCHT0 320(R15)
-	PREFETCHT0 384(R15)
-	PREFETCHT0 448(R15)
-	PREFETCHT0 512(R15)
-	PREFETCHT0 576(R15)
-	PREFETCHT0 640(R15)
-	PREFETCHT0 704(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
+	PREFETCHT0 256(DX)(R15*1)
+	PREFETCHT0 320(DX)(R15*1)
+	PREFETCHT0 384(DX)(R15*1)
+	PREFETCHT0 448(DX)(R15*1)
+	PREFETCHT0 512(DX)(R15*1)
+	PREFETCHT0 576(DX)(R15*1)
+	PREFETCHT0 640(DX)(R15*1)
+	PREFETCHT0 704(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned69
+	JZ         aligned94
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned69:
+aligned94:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -1633,34 +1805,41 @@ aligned69:
 	VADDPS       Z16, Z10, Z10
 	VMULPS       (R15)(R8*1), Z17, Z16
 	VADDPS       Z16, Z11, Z11
-	CMPQ         R12, R13
-	JLT          edge12
-	JMP          summed12
+	CMPQ         R12, R14
+	JLO          edge12
+	JMP          own93
 
 bare12:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	CMPQ R12, R14
+	JLO  bareEdge12
+
+own95:
+	CMPQ R12, R13
+	JHS  summed12
+	XORQ SI, SI
+	MOVQ R13, R14
+
+bareEdge12:
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
-	PREFETCHT0 256(R15)
-	PREFETCHT0 320(R15)
-	PREFETCHT0 384(R15)
-	PREFETCHT0 448(R15)
-	PREFETCHT0 512(R15)
-	PREFETCHT0 576(R15)
-	PREFETCHT0 640(R15)
-	PREFETCHT0 704(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
+	PREFETCHT0 256(DX)(R15*1)
+	PREFETCHT0 320(DX)(R15*1)
+	PREFETCHT0 384(DX)(R15*1)
+	PREFETCHT0 448(DX)(R15*1)
+	PREFETCHT0 512(DX)(R15*1)
+	PREFETCHT0 576(DX)(R15*1)
+	PREFETCHT0 640(DX)(R15*1)
+	PREFETCHT0 704(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned70
+	JZ         aligned96
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned70:
+aligned96:
 	MOVL   (R12), R15
 	ADDQ   R10, R12
 	IMULQ  BX, R15
@@ -1677,8 +1856,9 @@ aligned70:
 	VADDPS 576(R15), Z9, Z9
 	VADDPS 640(R15), Z10, Z10
 	VADDPS (R15)(R8*1), Z11, Z11
-	CMPQ   R12, R13
-	JLT    bare12
+	CMPQ   R12, R14
+	JLO    bareEdge12
+	JMP    own95
 
 summed12:
 	MOVQ         24(AX), R15
@@ -1721,60 +1901,66 @@ tile13:
 row13:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow71
+	JE   narrow97
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded72
+	JMP  loaded98
 
-narrow71:
+narrow97:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded72:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	VXORPS Z12, Z12, Z12
-	CMPQ   R12, R13
-	JGE    summed13
-	TESTQ  R11, R11
-	JZ     bare13
+loaded98:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+	VXORPS  Z7, Z7, Z7
+	VXORPS  Z8, Z8, Z8
+	VXORPS  Z9, Z9, Z9
+	VXORPS  Z10, Z10, Z10
+	VXORPS  Z11, Z11, Z11
+	VXORPS  Z12, Z12, Z12
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	TESTQ   R11, R11
+	JZ      bare13
+	CMPQ    R12, R14
+	JLO     edge13
+
+own99:
+	CMPQ R12, R13
+	JHS  summed13
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge13:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
-	PREFETCHT0 256(R15)
-	PREFETCHT0 320(R15)
-	PREFETCHT0 384(R15)
-	PREFETCHT0 448(R15)
-	PREFETCHT0 512(R15)
-	PREFETCHT0 576(R15)
-	PREFETCHT0 640(R15)
-	PREFETCHT0 704(R15)
-	PREFETCHT0 768(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
+	PREFETCHT0 256(DX)(R15*1)
+	PREFETCHT0 320(DX)(R15*1)
+	PREFETCHT0 384(DX)(R15*1)
+	PREFETCHT0 448(DX)(R15*1)
+	PREFETCHT0 512(DX)(R15*1)
+	PREFETCHT0 576(DX)(R15*1)
+	PREFETCHT0 640(DX)(R15*1)
+	PREFETCHT0 704(DX)(R15*1)
+	PREFETCHT0 768(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned73
+	JZ         aligned100
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned73:
+aligned100:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -1807,35 +1993,42 @@ aligned73:
 	VADDPS       Z16, Z11, Z11
 	VMULPS       (R15)(R8*1), Z17, Z16
 	VADDPS       Z16, Z12, Z12
-	CMPQ         R12, R13
-	JLT          edge13
-	JMP          summed13
+	CMPQ         R12, R14
+	JLO          edge13
+	JMP          own99
 
 bare13:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	CMPQ R12, R14
+	JLO  bareEdge13
+
+own101:
+	CMPQ R12, R13
+	JHS  summed13
+	XORQ SI, SI
+	MOVQ R13, R14
+
+bareEdge13:
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
-	PREFETCHT0 256(R15)
-	PREFETCHT0 320(R15)
-	PREFETCHT0 384(R15)
-	PREFETCHT0 448(R15)
-	PREFETCHT0 512(R15)
-	PREFETCHT0 576(R15)
-	PREFETCHT0 640(R15)
-	PREFETCHT0 704(R15)
-	PREFETCHT0 768(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
+	PREFETCHT0 256(DX)(R15*1)
+	PREFETCHT0 320(DX)(R15*1)
+	PREFETCHT0 384(DX)(R15*1)
+	PREFETCHT0 448(DX)(R15*1)
+	PREFETCHT0 512(DX)(R15*1)
+	PREFETCHT0 576(DX)(R15*1)
+	PREFETCHT0 640(DX)(R15*1)
+	PREFETCHT0 704(DX)(R15*1)
+	PREFETCHT0 768(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned74
+	JZ         aligned102
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned74:
+aligned102:
 	MOVL   (R12), R15
 	ADDQ   R10, R12
 	IMULQ  BX, R15
@@ -1853,8 +2046,9 @@ aligned74:
 	VADDPS 640(R15), Z10, Z10
 	VADDPS 704(R15), Z11, Z11
 	VADDPS (R15)(R8*1), Z12, Z12
-	CMPQ   R12, R13
-	JLT    bare13
+	CMPQ   R12, R14
+	JLO    bareEdge13
+	JMP    own101
 
 summed13:
 	MOVQ         24(AX), R15
@@ -1899,62 +2093,68 @@ tile14:
 row14:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow75
+	JE   narrow103
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded76
+	JMP  loaded104
 
-narrow75:
+narrow103:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded76:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	VXORPS Z12, Z12, Z12
-	VXORPS Z13, Z13, Z13
-	CMPQ   R12, R13
-	JGE    summed14
-	TESTQ  R11, R11
-	JZ     bare14
+loaded104:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+	VXORPS  Z7, Z7, Z7
+	VXORPS  Z8, Z8, Z8
+	VXORPS  Z9, Z9, Z9
+	VXORPS  Z10, Z10, Z10
+	VXORPS  Z11, Z11, Z11
+	VXORPS  Z12, Z12, Z12
+	VXORPS  Z13, Z13, Z13
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	TESTQ   R11, R11
+	JZ      bare14
+	CMPQ    R12, R14
+	JLO     edge14
+
+own105:
+	CMPQ R12, R13
+	JHS  summed14
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge14:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
-	PREFETCHT0 256(R15)
-	PREFETCHT0 320(R15)
-	PREFETCHT0 384(R15)
-	PREFETCHT0 448(R15)
-	PREFETCHT0 512(R15)
-	PREFETCHT0 576(R15)
-	PREFETCHT0 640(R15)
-	PREFETCHT0 704(R15)
-	PREFETCHT0 768(R15)
-	PREFETCHT0 832(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
+	PREFETCHT0 256(DX)(R15*1)
+	PREFETCHT0 320(DX)(R15*1)
+	PREFETCHT0 384(DX)(R15*1)
+	PREFETCHT0 448(DX)(R15*1)
+	PREFETCHT0 512(DX)(R15*1)
+	PREFETCHT0 576(DX)(R15*1)
+	PREFETCHT0 640(DX)(R15*1)
+	PREFETCHT0 704(DX)(R15*1)
+	PREFETCHT0 768(DX)(R15*1)
+	PREFETCHT0 832(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned77
+	JZ         aligned106
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned77:
+aligned106:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -1989,36 +2189,43 @@ aligned77:
 	VADDPS       Z16, Z12, Z12
 	VMULPS       (R15)(R8*1), Z17, Z16
 	VADDPS       Z16, Z13, Z13
-	CMPQ         R12, R13
-	JLT          edge14
-	JMP          summed14
+	CMPQ         R12, R14
+	JLO          edge14
+	JMP          own105
 
 bare14:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	CMPQ R12, R14
+	JLO  bareEdge14
+
+own107:
+	CMPQ R12, R13
+	JHS  summed14
+	XORQ SI, SI
+	MOVQ R13, R14
+
+bareEdge14:
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
-	PREFETCHT0 256(R15)
-	PREFETCHT0 320(R15)
-	PREFETCHT0 384(R15)
-	PREFETCHT0 448(R15)
-	PREFETCHT0 512(R15)
-	PREFETCHT0 576(R15)
-	PREFETCHT0 640(R15)
-	PREFETCHT0 704(R15)
-	PREFETCHT0 768(R15)
-	PREFETCHT0 832(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
+	PREFETCHT0 256(DX)(R15*1)
+	PREFETCHT0 320(DX)(R15*1)
+	PREFETCHT0 384(DX)(R15*1)
+	PREFETCHT0 448(DX)(R15*1)
+	PREFETCHT0 512(DX)(R15*1)
+	PREFETCHT0 576(DX)(R15*1)
+	PREFETCHT0 640(DX)(R15*1)
+	PREFETCHT0 704(DX)(R15*1)
+	PREFETCHT0 768(DX)(R15*1)
+	PREFETCHT0 832(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned78
+	JZ         aligned108
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned78:
+aligned108:
 	MOVL   (R12), R15
 	ADDQ   R10, R12
 	IMULQ  BX, R15
@@ -2037,8 +2244,9 @@ aligned78:
 	VADDPS 704(R15), Z11, Z11
 	VADDPS 768(R15), Z12, Z12
 	VADDPS (R15)(R8*1), Z13, Z13
-	CMPQ   R12, R13
-	JLT    bare14
+	CMPQ   R12, R14
+	JLO    bareEdge14
+	JMP    own107
 
 summed14:
 	MOVQ         24(AX), R15
@@ -2085,64 +2293,70 @@ tile15:
 row15:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow79
+	JE   narrow109
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded80
+	JMP  loaded110
 
-narrow79:
+narrow109:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded80:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	VXORPS Z12, Z12, Z12
-	VXORPS Z13, Z13, Z13
-	VXORPS Z14, Z14, Z14
-	CMPQ   R12, R13
-	JGE    summed15
-	TESTQ  R11, R11
-	JZ     bare15
+loaded110:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+	VXORPS  Z7, Z7, Z7
+	VXORPS  Z8, Z8, Z8
+	VXORPS  Z9, Z9, Z9
+	VXORPS  Z10, Z10, Z10
+	VXORPS  Z11, Z11, Z11
+	VXORPS  Z12, Z12, Z12
+	VXORPS  Z13, Z13, Z13
+	VXORPS  Z14, Z14, Z14
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	TESTQ   R11, R11
+	JZ      bare15
+	CMPQ    R12, R14
+	JLO     edge15
+
+own111:
+	CMPQ R12, R13
+	JHS  summed15
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge15:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
-	PREFETCHT0 256(R15)
-	PREFETCHT0 320(R15)
-	PREFETCHT0 384(R15)
-	PREFETCHT0 448(R15)
-	PREFETCHT0 512(R15)
-	PREFETCHT0 576(R15)
-	PREFETCHT0 640(R15)
-	PREFETCHT0 704(R15)
-	PREFETCHT0 768(R15)
-	PREFETCHT0 832(R15)
-	PREFETCHT0 896(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
+	PREFETCHT0 256(DX)(R15*1)
+	PREFETCHT0 320(DX)(R15*1)
+	PREFETCHT0 384(DX)(R15*1)
+	PREFETCHT0 448(DX)(R15*1)
+	PREFETCHT0 512(DX)(R15*1)
+	PREFETCHT0 576(DX)(R15*1)
+	PREFETCHT0 640(DX)(R15*1)
+	PREFETCHT0 704(DX)(R15*1)
+	PREFETCHT0 768(DX)(R15*1)
+	PREFETCHT0 832(DX)(R15*1)
+	PREFETCHT0 896(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned81
+	JZ         aligned112
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned81:
+aligned112:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -2179,37 +2393,44 @@ aligned81:
 	VADDPS       Z16, Z13, Z13
 	VMULPS       (R15)(R8*1), Z17, Z16
 	VADDPS       Z16, Z14, Z14
-	CMPQ         R12, R13
-	JLT          edge15
-	JMP          summed15
+	CMPQ         R12, R14
+	JLO          edge15
+	JMP          own111
 
 bare15:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	CMPQ R12, R14
+	JLO  bareEdge15
+
+own113:
+	CMPQ R12, R13
+	JHS  summed15
+	XORQ SI, SI
+	MOVQ R13, R14
+
+bareEdge15:
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
-	PREFETCHT0 256(R15)
-	PREFETCHT0 320(R15)
-	PREFETCHT0 384(R15)
-	PREFETCHT0 448(R15)
-	PREFETCHT0 512(R15)
-	PREFETCHT0 576(R15)
-	PREFETCHT0 640(R15)
-	PREFETCHT0 704(R15)
-	PREFETCHT0 768(R15)
-	PREFETCHT0 832(R15)
-	PREFETCHT0 896(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
+	PREFETCHT0 256(DX)(R15*1)
+	PREFETCHT0 320(DX)(R15*1)
+	PREFETCHT0 384(DX)(R15*1)
+	PREFETCHT0 448(DX)(R15*1)
+	PREFETCHT0 512(DX)(R15*1)
+	PREFETCHT0 576(DX)(R15*1)
+	PREFETCHT0 640(DX)(R15*1)
+	PREFETCHT0 704(DX)(R15*1)
+	PREFETCHT0 768(DX)(R15*1)
+	PREFETCHT0 832(DX)(R15*1)
+	PREFETCHT0 896(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned82
+	JZ         aligned114
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned82:
+aligned114:
 	MOVL   (R12), R15
 	ADDQ   R10, R12
 	IMULQ  BX, R15
@@ -2229,8 +2450,9 @@ aligned82:
 	VADDPS 768(R15), Z12, Z12
 	VADDPS 832(R15), Z13, Z13
 	VADDPS (R15)(R8*1), Z14, Z14
-	CMPQ   R12, R13
-	JLT    bare15
+	CMPQ   R12, R14
+	JLO    bareEdge15
+	JMP    own113
 
 summed15:
 	MOVQ         24(AX), R15
@@ -2279,66 +2501,72 @@ tile16:
 row16:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow83
+	JE   narrow115
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded84
+	JMP  loaded116
 
-narrow83:
+narrow115:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded84:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	VXORPS Z12, Z12, Z12
-	VXORPS Z13, Z13, Z13
-	VXORPS Z14, Z14, Z14
-	VXORPS Z15, Z15, Z15
-	CMPQ   R12, R13
-	JGE    summed16
-	TESTQ  R11, R11
-	JZ     bare16
+loaded116:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+	VXORPS  Z7, Z7, Z7
+	VXORPS  Z8, Z8, Z8
+	VXORPS  Z9, Z9, Z9
+	VXORPS  Z10, Z10, Z10
+	VXORPS  Z11, Z11, Z11
+	VXORPS  Z12, Z12, Z12
+	VXORPS  Z13, Z13, Z13
+	VXORPS  Z14, Z14, Z14
+	VXORPS  Z15, Z15, Z15
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	TESTQ   R11, R11
+	JZ      bare16
+	CMPQ    R12, R14
+	JLO     edge16
+
+own117:
+	CMPQ R12, R13
+	JHS  summed16
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge16:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
-	PREFETCHT0 256(R15)
-	PREFETCHT0 320(R15)
-	PREFETCHT0 384(R15)
-	PREFETCHT0 448(R15)
-	PREFETCHT0 512(R15)
-	PREFETCHT0 576(R15)
-	PREFETCHT0 640(R15)
-	PREFETCHT0 704(R15)
-	PREFETCHT0 768(R15)
-	PREFETCHT0 832(R15)
-	PREFETCHT0 896(R15)
-	PREFETCHT0 960(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
+	PREFETCHT0 256(DX)(R15*1)
+	PREFETCHT0 320(DX)(R15*1)
+	PREFETCHT0 384(DX)(R15*1)
+	PREFETCHT0 448(DX)(R15*1)
+	PREFETCHT0 512(DX)(R15*1)
+	PREFETCHT0 576(DX)(R15*1)
+	PREFETCHT0 640(DX)(R15*1)
+	PREFETCHT0 704(DX)(R15*1)
+	PREFETCHT0 768(DX)(R15*1)
+	PREFETCHT0 832(DX)(R15*1)
+	PREFETCHT0 896(DX)(R15*1)
+	PREFETCHT0 960(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned85
+	JZ         aligned118
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned85:
+aligned118:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -2377,38 +2605,45 @@ aligned85:
 	VADDPS       Z16, Z14, Z14
 	VMULPS       (R15)(R8*1), Z17, Z16
 	VADDPS       Z16, Z15, Z15
-	CMPQ         R12, R13
-	JLT          edge16
-	JMP          summed16
+	CMPQ         R12, R14
+	JLO          edge16
+	JMP          own117
 
 bare16:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	CMPQ R12, R14
+	JLO  bareEdge16
+
+own119:
+	CMPQ R12, R13
+	JHS  summed16
+	XORQ SI, SI
+	MOVQ R13, R14
+
+bareEdge16:
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
-	PREFETCHT0 256(R15)
-	PREFETCHT0 320(R15)
-	PREFETCHT0 384(R15)
-	PREFETCHT0 448(R15)
-	PREFETCHT0 512(R15)
-	PREFETCHT0 576(R15)
-	PREFETCHT0 640(R15)
-	PREFETCHT0 704(R15)
-	PREFETCHT0 768(R15)
-	PREFETCHT0 832(R15)
-	PREFETCHT0 896(R15)
-	PREFETCHT0 960(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
+	PREFETCHT0 256(DX)(R15*1)
+	PREFETCHT0 320(DX)(R15*1)
+	PREFETCHT0 384(DX)(R15*1)
+	PREFETCHT0 448(DX)(R15*1)
+	PREFETCHT0 512(DX)(R15*1)
+	PREFETCHT0 576(DX)(R15*1)
+	PREFETCHT0 640(DX)(R15*1)
+	PREFETCHT0 704(DX)(R15*1)
+	PREFETCHT0 768(DX)(R15*1)
+	PREFETCHT0 832(DX)(R15*1)
+	PREFETCHT0 896(DX)(R15*1)
+	PREFETCHT0 960(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned86
+	JZ         aligned120
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned86:
+aligned120:
 	MOVL   (R12), R15
 	ADDQ   R10, R12
 	IMULQ  BX, R15
@@ -2429,8 +2664,9 @@ aligned86:
 	VADDPS 832(R15), Z13, Z13
 	VADDPS 896(R15), Z14, Z14
 	VADDPS (R15)(R8*1), Z15, Z15
-	CMPQ   R12, R13
-	JLT    bare16
+	CMPQ   R12, R14
+	JLO    bareEdge16
+	JMP    own119
 
 summed16:
 	MOVQ         24(AX), R15
@@ -2487,7 +2723,7 @@ TEXT ·spmmHalfAVX512(SB), NOSPLIT|NOFRAME, $0-24
 	MOVQ  lo+8(FP), CX
 	MOVQ  (AX), DX
 	MOVQ  56(AX), BX
-	MOVQ  48(AX), SI
+	MOVQ  72(AX), SI
 	MOVQ  8(AX), DI
 	MOVQ  80(AX), R8
 	MOVQ  104(AX), R9
@@ -2512,8 +2748,6 @@ loaded2:
 	MOVQ  144(AX), R15
 	SHLXQ R15, R12, R12
 	ADDQ  40(AX), R12
-	MOVQ  R12, R14
-	ADDQ  72(AX), R14
 	CMPQ  120(AX), $0x05
 	JGE   upper3
 	CMPQ  120(AX), $0x03
@@ -2563,26 +2797,32 @@ narrow10:
 	MOVLQSX 4(R15)(CX*4), R13
 
 loaded11:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Z0, Z0, Z0
-	CMPQ   R12, R13
-	JGE    summed1
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Z0, Z0, Z0
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	CMPQ    R12, R14
+	JLO     edge1
+
+own12:
+	CMPQ R12, R13
+	JHS  summed1
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge1:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
+	PREFETCHT0 (DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned12
+	JZ         aligned13
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned12:
+aligned13:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -2603,8 +2843,9 @@ brain1:
 	VADDPS    Z8, Z0, Z0
 
 added1:
-	CMPQ R12, R13
-	JLT  edge1
+	CMPQ R12, R14
+	JLO  edge1
+	JMP  own12
 
 summed1:
 	MOVQ         24(AX), R15
@@ -2625,35 +2866,41 @@ tile2:
 row2:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow13
+	JE   narrow14
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded14
+	JMP  loaded15
 
-narrow13:
+narrow14:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded14:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	CMPQ   R12, R13
-	JGE    summed2
+loaded15:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	CMPQ    R12, R14
+	JLO     edge2
+
+own16:
+	CMPQ R12, R13
+	JHS  summed2
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge2:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
+	PREFETCHT0 (DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned15
+	JZ         aligned17
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned15:
+aligned17:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -2681,8 +2928,9 @@ brain2:
 	VADDPS    Z8, Z1, Z1
 
 added2:
-	CMPQ R12, R13
-	JLT  edge2
+	CMPQ R12, R14
+	JLO  edge2
+	JMP  own16
 
 summed2:
 	MOVQ         24(AX), R15
@@ -2705,37 +2953,43 @@ tile3:
 row3:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow16
+	JE   narrow18
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded17
+	JMP  loaded19
 
-narrow16:
+narrow18:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded17:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	CMPQ   R12, R13
-	JGE    summed3
+loaded19:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	CMPQ    R12, R14
+	JLO     edge3
+
+own20:
+	CMPQ R12, R13
+	JHS  summed3
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge3:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned18
+	JZ         aligned21
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned18:
+aligned21:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -2770,8 +3024,9 @@ brain3:
 	VADDPS    Z8, Z2, Z2
 
 added3:
-	CMPQ R12, R13
-	JLT  edge3
+	CMPQ R12, R14
+	JLO  edge3
+	JMP  own20
 
 summed3:
 	MOVQ         24(AX), R15
@@ -2796,38 +3051,44 @@ tile4:
 row4:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow19
+	JE   narrow22
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded20
+	JMP  loaded23
 
-narrow19:
+narrow22:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded20:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	CMPQ   R12, R13
-	JGE    summed4
+loaded23:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	CMPQ    R12, R14
+	JLO     edge4
+
+own24:
+	CMPQ R12, R13
+	JHS  summed4
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge4:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned21
+	JZ         aligned25
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned21:
+aligned25:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -2869,8 +3130,9 @@ brain4:
 	VADDPS    Z8, Z3, Z3
 
 added4:
-	CMPQ R12, R13
-	JLT  edge4
+	CMPQ R12, R14
+	JLO  edge4
+	JMP  own24
 
 summed4:
 	MOVQ         24(AX), R15
@@ -2897,40 +3159,46 @@ tile5:
 row5:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow22
+	JE   narrow26
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded23
+	JMP  loaded27
 
-narrow22:
+narrow26:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded23:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	CMPQ   R12, R13
-	JGE    summed5
+loaded27:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	CMPQ    R12, R14
+	JLO     edge5
+
+own28:
+	CMPQ R12, R13
+	JHS  summed5
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge5:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned24
+	JZ         aligned29
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned24:
+aligned29:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -2979,8 +3247,9 @@ brain5:
 	VADDPS    Z8, Z4, Z4
 
 added5:
-	CMPQ R12, R13
-	JLT  edge5
+	CMPQ R12, R14
+	JLO  edge5
+	JMP  own28
 
 summed5:
 	MOVQ         24(AX), R15
@@ -3009,41 +3278,47 @@ tile6:
 row6:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow25
+	JE   narrow30
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded26
+	JMP  loaded31
 
-narrow25:
+narrow30:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded26:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	CMPQ   R12, R13
-	JGE    summed6
+loaded31:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	CMPQ    R12, R14
+	JLO     edge6
+
+own32:
+	CMPQ R12, R13
+	JHS  summed6
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge6:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned27
+	JZ         aligned33
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned27:
+aligned33:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -3099,8 +3374,9 @@ brain6:
 	VADDPS    Z8, Z5, Z5
 
 added6:
-	CMPQ R12, R13
-	JLT  edge6
+	CMPQ R12, R14
+	JLO  edge6
+	JMP  own32
 
 summed6:
 	MOVQ         24(AX), R15
@@ -3131,43 +3407,49 @@ tile7:
 row7:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow28
+	JE   narrow34
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded29
+	JMP  loaded35
 
-narrow28:
+narrow34:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded29:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	CMPQ   R12, R13
-	JGE    summed7
+loaded35:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	CMPQ    R12, R14
+	JLO     edge7
+
+own36:
+	CMPQ R12, R13
+	JHS  summed7
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge7:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned30
+	JZ         aligned37
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned30:
+aligned37:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -3230,8 +3512,9 @@ brain7:
 	VADDPS    Z8, Z6, Z6
 
 added7:
-	CMPQ R12, R13
-	JLT  edge7
+	CMPQ R12, R14
+	JLO  edge7
+	JMP  own36
 
 summed7:
 	MOVQ         24(AX), R15
@@ -3264,44 +3547,50 @@ tile8:
 row8:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow31
+	JE   narrow38
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded32
+	JMP  loaded39
 
-narrow31:
+narrow38:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded32:
-	MOVQ   144(AX), R15
-	SHLXQ  R15, R13, R13
-	ADDQ   40(AX), R13
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	CMPQ   R12, R13
-	JGE    summed8
+loaded39:
+	MOVQ    144(AX), R15
+	SHLXQ   R15, R13, R13
+	ADDQ    40(AX), R13
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+	VXORPS  Z7, Z7, Z7
+	MOVQ    R13, R14
+	CMPQ    R14, 48(AX)
+	CMOVQHI 48(AX), R14
+	CMPQ    R12, R14
+	JLO     edge8
+
+own40:
+	CMPQ R12, R13
+	JHS  summed8
+	XORQ SI, SI
+	MOVQ R13, R14
 
 edge8:
-	CMPQ       R14, SI
-	CMOVQHI    SI, R14
-	MOVL       (R14), R15
-	ADDQ       R10, R14
+	MOVL       (R12)(SI*1), R15
 	IMULQ      BX, R15
-	ADDQ       DX, R15
-	PREFETCHT0 (R15)
-	PREFETCHT0 64(R15)
-	PREFETCHT0 128(R15)
-	PREFETCHT0 192(R15)
+	PREFETCHT0 (DX)(R15*1)
+	PREFETCHT0 64(DX)(R15*1)
+	PREFETCHT0 128(DX)(R15*1)
+	PREFETCHT0 192(DX)(R15*1)
 	TESTQ      R9, R9
-	JZ         aligned33
+	JZ         aligned41
+	ADDQ       DX, R15
 	PREFETCHT0 (R15)(R9*1)
 
-aligned33:
+aligned41:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
@@ -3371,8 +3660,9 @@ brain8:
 	VADDPS    Z8, Z7, Z7
 
 added8:
-	CMPQ R12, R13
-	JLT  edge8
+	CMPQ R12, R14
+	JLO  edge8
+	JMP  own40
 
 summed8:
 	MOVQ         24(AX), R15

@@ -15,7 +15,7 @@ type spmmRun struct {
 	scale            unsafe.Pointer // float32 of row 0, or nil
 	indptr           unsafe.Pointer
 	indices          unsafe.Pointer
-	last             unsafe.Pointer // the last index
+	limit            uintptr        // the address of the first index that has none so far ahead
 	xStride, yStride int            // bytes of a row
 	ahead            int            // bytes of the indices from an edge to the one whose row is prefetched
 	tail             int            // bytes of x from column 0 of the tile to its last vector
@@ -74,7 +74,6 @@ func (t *spmmTask) set(y unified.Tensor, r Reduce, a *Matrix, values, x unified.
 	t.dtype = x.DType()
 	t.run = spmmRun{x: address(x), xStride: int(t.size() * t.width), yStride: int(4 * t.width), index: a.indexBytes(),
 		shift: uint64(bits.TrailingZeros(uint(a.indexBytes())))}
-	t.run.indptr, t.run.wide, t.run.indices, t.run.last = a.pointers()
 	t.heads = 1
 	if t.halves() {
 		t.run.weights = unsafe.Pointer(&one)
@@ -119,6 +118,9 @@ func (t *spmmTask) prepare(workers int) int64 {
 	t.fit()
 	t.passes = t.passes[:0]
 	t.run.ahead = t.strategy.ahead * t.a.indexBytes()
+	indptr, wide, first, last := t.a.pointers()
+	t.run.indptr, t.run.wide, t.run.indices = indptr, wide, first
+	t.run.limit = uintptr(last) + uintptr(t.run.index-t.run.ahead)
 	t.aligned = t.run.xStride%cacheLine == 0 && uintptr(t.run.x)%cacheLine == 0
 	t.stream = t.strategy.stream && t.strategy.variant != plain && t.run.yStride <= streamRoom
 	if t.strategy.variant != plain {

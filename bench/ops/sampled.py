@@ -49,7 +49,7 @@ def seconds(run):
 def ratio(s, values, stamp, width, draws, rounds):
     """How many times as long the exact gradient takes, where the other one is drawn; else None: it is the same one."""
     dy, times = torch.randn(s.rows, width), {None: [], draws: []}
-    if not draws.next(s, False, products.SUM, values, stamp, dy)[0]:
+    if not draws.takes(s, False, products.SUM, values, stamp, dy):
         return None
     for turn, (products.draws, of) in itertools.product(range(rounds + 1), times.items()):
         took = seconds(lambda: products._gradient(s, False, products.SUM, stamp, values, dy))

@@ -1,11 +1,11 @@
 package main
 
 import (
-	"path/filepath"
 	"context"
 	"errors"
 	"fmt"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -66,7 +66,9 @@ func (c *convertCmd) inTasks(env *environment) error {
 func foldersOf(task string) (work, dataset string) {
 	work = filepath.ToSlash(task)
 	for range 2 { // the task's name, and that of its folder
-		work = work[:max(strings.LastIndexByte(work, '/'), 0)]
+		if at := strings.LastIndexByte(work, '/'); at >= 0 {
+			work = work[:at]
+		}
 	}
 	return work, strings.TrimSuffix(work, path.Ext(work))
 }

@@ -15,7 +15,7 @@ const (
 	runScale              // of row 0, or nil
 	runIndptr             // of row 0
 	runIndices            // of edge 0
-	runLast               // of the last edge
+	runLimit              // of the first edge whose row ahead there is none of
 	runXStride            // bytes of a row
 	runYStride
 	runAhead   // bytes of the indices between an edge and the one to prefetch for
@@ -40,7 +40,7 @@ type spmm struct {
 	run, row                                reg.Register
 	hi                                      Mem
 	x, xStride, y, tail, extra              reg.Register
-	index, end, ahead, last, weight, source reg.Register
+	index, end, stop, ahead, weight, source reg.Register
 	step                                    reg.Register
 	sums                                    []reg.VecVirtual
 	product, factor                         reg.VecVirtual
@@ -111,9 +111,9 @@ func (s *spmm) enter() {
 	}
 	s.hi = hi.Addr
 	load := func(field int) reg.Register { r := gp(); s.MOVQ(at(s.run, field), r); return r }
-	s.x, s.xStride, s.last, s.y, s.tail = load(runX), load(runXStride), load(runLast), load(runY), load(runTail)
+	s.x, s.xStride, s.ahead, s.y, s.tail = load(runX), load(runXStride), load(runAhead), load(runY), load(runTail)
 	s.extra, s.step, s.weight = load(runExtra), load(runIndex), load(runWeights)
-	s.index, s.end, s.ahead, s.source = gp(), gp(), gp(), gp()
+	s.index, s.end, s.stop, s.source = gp(), gp(), gp(), gp()
 	for range s.tiles {
 		s.sums = append(s.sums, s.vector())
 	}
@@ -131,8 +131,6 @@ func (s *spmm) enter() {
 	s.IMULQ(s.index, s.source)
 	s.ADDQ(s.source, s.weight)
 	s.toIndex(s.index)
-	s.MOVQ(s.index, s.ahead)
-	s.ADDQ(at(s.run, runAhead), s.ahead)
 }
 
 // toIndex makes the address of an edge's index of its number.
@@ -158,16 +156,17 @@ func (s *spmm) tile(n int) {
 	for _, v := range sums {
 		s.VXORPS(v, v, v)
 	}
-	s.CMPQ(s.index, s.end)
-	s.JGE(LabelRef(label("summed")))
+	s.MOVQ(s.end, s.stop)
+	s.CMPQ(s.stop, at(s.run, runLimit))
+	s.CMOVQHI(at(s.run, runLimit), s.stop)
 	if s.halves {
-		s.edges(label("edge"), n, func() { s.addHalves(n, sums) })
+		s.edges(label("edge"), label("summed"), n, func() { s.addHalves(n, sums) })
 	} else {
 		s.TESTQ(s.weight, s.weight)
 		s.JZ(LabelRef(label("bare")))
-		s.edges(label("edge"), n, func() { s.add(n, sums, true) })
-		s.JMP(LabelRef(label("summed")))
-		s.edges(label("bare"), n, func() { s.add(n, sums, false) })
+		s.edges(label("edge"), label("summed"), n, func() { s.add(n, sums, true) })
+		s.Label(label("bare"))
+		s.edges(label("bareEdge"), label("summed"), n, func() { s.add(n, sums, false) })
 	}
 	s.Label(label("summed"))
 	s.MOVQ(at(s.run, runScale), s.source)
@@ -196,39 +195,44 @@ func (s *spmm) tile(n int) {
 	s.JMP(LabelRef("done"))
 }
 
-// edges is the loop over the edges of a row.
-func (s *spmm) edges(label string, n int, add func()) {
+// edges is the loop over the edges of a row, after which it goes on at summed. It stops at those that have no row ahead
+// to prefetch: from there on, in all rows, each prefetches its own.
+func (s *spmm) edges(label, summed string, n int, add func()) {
+	own := s.name("own")
+	s.CMPQ(s.index, s.stop)
+	s.JLO(LabelRef(label))
+	s.Label(own)
+	s.CMPQ(s.index, s.end)
+	s.JHS(LabelRef(summed))
+	s.XORQ(s.ahead, s.ahead)
+	s.MOVQ(s.end, s.stop)
 	s.Label(label)
 	s.prefetchAhead(n)
-	s.rowOf(s.index)
-	add()
-	s.CMPQ(s.index, s.end)
-	s.JLT(LabelRef(label))
-}
-
-// rowOf makes the address of the row of x that an index names, and goes on to the next index.
-func (s *spmm) rowOf(index reg.Register) {
-	s.MOVL(at(index, 0), s.source.(reg.GPVirtual).As32())
-	s.ADDQ(s.step, index)
+	s.MOVL(at(s.index, 0), s.source.(reg.GPVirtual).As32())
+	s.ADDQ(s.step, s.index)
 	s.IMULQ(s.xStride, s.source)
 	s.ADDQ(s.x, s.source)
+	add()
+	s.CMPQ(s.index, s.stop)
+	s.JLO(LabelRef(label))
+	s.JMP(LabelRef(own))
 }
 
-// prefetchAhead prefetches the tile's lines of the row that ahead points to, or the last one when there are no more.
+// prefetchAhead prefetches the tile's lines of the row that the index so far ahead names.
 func (s *spmm) prefetchAhead(n int) {
-	s.CMPQ(s.ahead, s.last)
-	s.CMOVQHI(s.last, s.ahead)
-	s.rowOf(s.ahead)
+	s.MOVL(at2(s.index, s.ahead, 1, 0), s.source.(reg.GPVirtual).As32())
+	s.IMULQ(s.xStride, s.source)
 	bytes := n * s.bytes
 	if s.halves {
 		bytes /= 2
 	}
 	for offset := 0; offset < bytes || offset == 0; offset += 64 {
-		s.PREFETCHT0(at(s.source, offset))
+		s.PREFETCHT0(at2(s.x, s.source, 1, offset))
 	}
 	aligned := s.name("aligned")
 	s.TESTQ(s.extra, s.extra)
 	s.JZ(LabelRef(aligned))
+	s.ADDQ(s.x, s.source)
 	s.PREFETCHT0(at2(s.source, s.extra, 1, 0))
 	s.Label(aligned)
 }

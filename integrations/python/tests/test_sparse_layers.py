@@ -364,7 +364,9 @@ def test_norms_of_matrices_are_kept_until_these_change(layers, form):
     ("SAGEConv", {"aggr": "sum", "root_weight": False}), ("SAGEConv", {"project": True, "normalize": True}),
     ("SAGEConv", {"aggr": "max"}), ("GraphConv", {}), ("GraphConv", {"aggr": "mean", "bias": False}),
     ("GINConv", {"nn": "Linear"}), ("GINConv", {"nn": "Sequential", "train_eps": True}), ("SGConv", {"K": 2}),
-    ("SGConv", {"K": 2, "cached": True}),
+    ("SGConv", {"K": 2, "cached": True}), ("GATConv", {}), ("GATConv", {"heads": 3, "concat": False, "bias": False}),
+    ("GATConv", {"heads": 2, "add_self_loops": False, "residual": True, "aggr": "mean"}),
+    ("GATConv", {"heads": 2, "two sides": True}), ("GATConv", {"aggr": "max"}),
 ])
 def test_layers_give_the_same_whichever_way_they_multiply(layers, name, how, wide, out, form, monkeypatch):
     """In float64 to its rounding, with the gradients of inputs and parameters; each way is taken in turn."""
@@ -377,7 +379,7 @@ def test_layers_give_the_same_whichever_way_they_multiply(layers, name, how, wid
             out, out))
         layer = getattr(layers, name)(**how).double()
     else:
-        layer = getattr(layers, name)(wide, out, **how).double()
+        layer = getattr(layers, name)((wide, wide) if how.pop("two sides", False) else wide, out, **how).double()
     edges = ids(1, NODES, 2, EDGES)
     a = edges
     if form == "csr":
@@ -399,19 +401,20 @@ def test_layers_give_the_same_whichever_way_they_multiply(layers, name, how, wid
         return [y, *(torch.zeros(()) if g is None else g for g in gradients)]
     try:
         want = run()
-    except (RuntimeError, TypeError, ValueError, AttributeError):
+    except (ImportError, RuntimeError, TypeError, ValueError, AttributeError):
         pytest.skip("not in this torch")
     linear = how.get("aggr") != "max" and not (name == "SGConv" and how.get("cached"))
     multiplied, usual = [], reassociate._copy
     monkeypatch.setattr(reassociate, "_copy", lambda *given, **named: (multiplied.append(1), usual(*given, **named))[1])
     with khop.sparse.patched(reassociate=True):
         for first in (True, False):
-            monkeypatch.setattr(reassociate, "weight_first", lambda *given: first)
+            for rule in ("weight_first", "weight_first_of_heads"):
+                monkeypatch.setattr(reassociate, rule, lambda *given: first)
             multiplied.clear()
             have = run()
             for i, (one, other) in enumerate(zip(want, have)):
                 torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-12, msg=lambda m: f"{name}, {i}: {m}")
-            assert len(multiplied) == (2 if linear and first != (name == "GCNConv") else 0)
+            assert len(multiplied) == (2 if linear and first != (name in ("GCNConv", "GATConv")) else 0)
 
 
 def test_the_weight_comes_where_sums_are_narrower(layers, monkeypatch):
@@ -445,10 +448,53 @@ def test_layers_that_somebody_looks_into_stay_as_they_are(layers, monkeypatch):
         def message(self, x_j):
             return x_j.relu()
     x, edges = drawn(4, NODES, 24), ids(1, NODES, 2, EDGES)
+    monkeypatch.setattr(reassociate, "weight_first_of_heads", lambda *given: False)
+
+    class OwnAttention(layers.GATConv):
+        pass
     hooked, looked, lazy = layers.SAGEConv(24, 4), layers.GraphConv(24, 4), layers.SAGEConv(-1, 4)
+    attentive, watched = layers.GATConv(24, 4), layers.GATConv(24, 4)
     hooked.lin_l.register_forward_hook(lambda *given: None)
     looked.register_message_forward_hook(lambda *given: None)
+    attentive.lin.register_forward_hook(lambda *given: None)
+    watched.register_edge_update_forward_hook(lambda *given: None)
     with khop.sparse.patched(reassociate=True):
-        for layer in (OwnMessage(24, 4), hooked, looked, lazy):
+        for layer in (OwnMessage(24, 4), OwnAttention(24, 4), hooked, looked, lazy, attentive, watched,
+                      layers.GATConv(-1, 4), layers.GATv2Conv(24, 4)):
             layer(x, edges)
     assert "forward" not in OwnMessage.__dict__
+
+
+def test_attention_has_the_same_weights_dropout_and_edges_whichever_way_it_multiplies(layers, monkeypatch):
+    from khop import reassociate
+    torch.manual_seed(1)
+    layer = layers.GATConv(4, 16, heads=2, edge_dim=3, dropout=0.5)
+    x, edges, attributes = drawn(4, NODES, 4), ids(1, NODES, 2, EDGES), drawn(5, EDGES, 3)
+
+    def run():
+        torch.manual_seed(2)  # of dropout
+        given = x.clone().requires_grad_()
+        y, (both, attention) = layer(given, edges, attributes, return_attention_weights=True)
+        gradients = torch.autograd.grad((y * drawn(6, *y.shape)).sum(), [given, *layer.parameters()])
+        return [y, both, attention, *gradients, layer(given, edges, attributes, size=(NODES, NODES))]
+    want = run()
+    monkeypatch.setattr(reassociate, "weight_first_of_heads", lambda *given: False)
+    with khop.sparse.patched(reassociate=True):
+        before = khop.sparse.operations()
+        have = run()
+        assert khop.sparse.operations() - before == 8  # of two heads: sums twice, and gradients of x and of attention
+    for i, (one, other) in enumerate(zip(want, have)):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4, msg=lambda m: f"{i}: {m}")
+
+
+def test_the_weight_of_attention_comes_where_the_work_is_least():
+    from khop.reassociate import weight_first_of_heads
+    for edges, rows, cols, inputs, outputs, heads, learns, learns_x, first in (
+        (2_000, 500, 500, 4, 64, 4, True, True, True),  # the calls for heads take longer than the sums
+        (400_000, 20_000, 20_000, 8, 256, 4, True, False, False), (400_000, 20_000, 20_000, 8, 256, 4, False, False,
+                                                                   False),
+        (200_000, 20_000, 20_000, 64, 64, 4, True, False, True),  # each head reads all columns of the input
+        (40_000, 2_000, 20_000, 64, 64, 4, True, True, False),  # a block has many more sources than targets
+    ):
+        assert weight_first_of_heads(edges, rows, cols, inputs, outputs, heads, learns, learns_x) == first, (
+            edges, inputs, heads)

@@ -177,10 +177,12 @@ class Structure:
         self._values: Optional[tuple[Tensor, Optional[int]]] = None  # of the last product, and what has its stamp
         self._stamp = 0
         self._inverses: dict[bool, Tensor] = {}
+        self._degrees: dict[bool, Tensor] = {}
         self._heavy: dict[tuple[bool, float], float] = {}
         if make is not None:
             self._handle = _library.Handle()
             make(self._handle)
+            self.number = int(self._handle.value)
             weakref.finalize(self, _library.load().close, self._handle.value).atexit = False
 
     def unchanged(self) -> bool:
@@ -252,13 +254,19 @@ class Structure:
             self._inverses[transposed] = 1 / self.multiply(transposed, SUM, None, 1, ones, 0).clamp_(min=1)
         return self._inverses[transposed]
 
+    def degrees(self, transposed: bool) -> Tensor:
+        """Returns the edges of each row, or of each column; int64."""
+        if transposed not in self._degrees:
+            rows, columns, _ = self.ends()
+            self._degrees[transposed] = (columns if transposed else rows).bincount(
+                minlength=self.cols if transposed else self.rows)
+        return self._degrees[transposed]
 
     def heavy(self, transposed: bool, share: float) -> float:
         """Returns the share of the edges that rows have, or columns, which are kept in a gradient of a share of them,
         since they have more than a quarter of that."""
         if (transposed, share) not in self._heavy:
-            rows, columns, _ = self.ends()
-            degrees = (columns if transposed else rows).bincount()
+            degrees = self.degrees(transposed)
             many = degrees[degrees > share * self.edges / 4]
             self._heavy[transposed, share] = float(many.sum()) / self.edges
         return self._heavy[transposed, share]
@@ -315,10 +323,9 @@ def _gradient(
 ) -> Tensor:
     """The gradient of a product with respect to x."""
     if draws is not None and _direct(dy):
-        share, seed = draws.next(s, transposed, reduce, values, stamp, dy)
-        if share > 0:
-            weights = None if values is None else _floats(values)
-            return s.multiply(not transposed, TRANSPOSED[reduce], weights, 1, dy.contiguous(), stamp, share, seed)
+        drawn: Optional[Tensor] = draws.gradient(s, transposed, reduce, values, stamp, dy)
+        if drawn is not None:
+            return drawn
     return _multiply(s, not transposed, TRANSPOSED[reduce], stamp, values, dy)
 
 

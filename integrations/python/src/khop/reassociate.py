@@ -17,6 +17,10 @@ from . import products
 
 LINEAR = 5
 """How many multiplications of a dense product take as long as one number that is added in a sum over edges."""
+SCORE = 4
+"""How many such numbers take as long as one of a node's row that both scores of attention are made of."""
+HEAD = 500_000
+"""How many such numbers take as long as the calls for one more head."""
 
 
 def weight_first(
@@ -30,12 +34,26 @@ def weight_first(
     return first < edges * inputs * (1 + learns_x) + rows * dense
 
 
+def weight_first_of_heads(
+    edges: int, rows: int, cols: int, inputs: int, outputs: int, heads: int, learns: bool, learns_x: bool,
+) -> bool:
+    """The same of attention. If the weight comes later, each head sums all columns of the input. Scores of nodes come
+    of the columns of the output, or of those of the input. Attention itself has a gradient, which costs as much as a
+    sum, and through it the sums of the input have one."""
+    learning = learns or learns_x
+    first = edges * outputs * (1 + 2 * learning) + cols * outputs * (
+        inputs * (1 + learns + learns_x) / LINEAR + SCORE * (1 + learning))
+    later = edges * heads * inputs * (1 + learning + learns_x) + rows * inputs * outputs * (
+        1 + learns + learning) / LINEAR + cols * inputs * heads * 2 * (1 + learns + learns_x) / LINEAR + heads * HEAD
+    return first < later
+
+
 def layers(replace: Callable[[Any, str, Callable[..., Any]], None], wanted: Callable[[], bool]) -> None:
     """Replaces the forward functions of the layers that can be computed in both ways, which they are while that is
     wanted."""
     import torch_geometric.nn as nn
     for name, way in (("GCNConv", _gcn), ("SAGEConv", _of("lin_l")), ("GraphConv", _of("lin_rel")), ("GINConv", _gin),
-                      ("SGConv", _sg)):
+                      ("SGConv", _sg), ("GATConv", _gat)):
         if hasattr(nn, name):
             layer = getattr(nn, name)
             replace(layer, "forward", _forward(layer, layer.forward, way, wanted))
@@ -173,3 +191,56 @@ def _sg(layer: Any, x: Any, edge_index: Any) -> Any:
     if layer.cached or isinstance(x, (tuple, list)) or not _first(layer.lin, x, edge_index, layer.K):
         return None
     return _copy(layer, lin=_Bias(layer.lin)), _multiplied(x, layer.lin)
+
+
+class _Scores(torch.nn.Module):
+    """Stands for a Linear whose rows are read for scores alone: returns both scores of each head, of x itself."""
+
+    def __init__(self, linear: Any, attention: tuple[Tensor, ...]) -> None:
+        super().__init__()
+        heads, width = attention[0].shape[1:]
+        parts = linear.weight.view(heads, width, -1)
+        self.weights = torch.stack([(a.view(heads, width, 1) * parts).sum(1) for a in attention], 1).flatten(0, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.nn.functional.linear(x, self.weights)
+
+
+class _Score:
+    """Stands for a vector of attention: its product with both scores is one of them."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+
+    def __rmul__(self, scores: Tensor) -> Any:
+        return scores[..., self.at:self.at + 1]
+
+
+def _gat(layer: Any, x: Any, edge_index: Any) -> Any:
+    """It multiplies first. Later, each head's sums are multiplied with its rows of the weight."""
+    linears = {name: linear for name in ("lin", "lin_src", "lin_dst")
+               if (linear := getattr(layer, name, None)) is not None}
+    sources, targets = x if isinstance(x, (tuple, list)) else (x, x)
+    linear, edges, heads = next(iter(linears.values())), _edges(edge_index), layer.heads
+    if not all(_plain(each) and each.bias is None for each in linears.values()) or edges is None:
+        return None
+    if not _rows(sources) or not (targets is None or _rows(targets)) or sources.size(1) != linear.weight.size(1):
+        return None
+    learned, attention = torch.is_grad_enabled(), (layer.att_src, layer.att_dst)
+    outputs, inputs = linear.weight.shape
+    if weight_first_of_heads(
+            edges, (sources if targets is None else targets).size(0), sources.size(0), inputs, outputs, heads,
+            learned and any(t.requires_grad for t in (linear.weight, *attention)), learned and sources.requires_grad):
+        return None
+    other = _copy(layer, **{name: _Scores(each, attention) for name, each in linears.items()})
+
+    def propagate(edge_index: Any, *, alpha: Tensor, size: Any = None, **_: Any) -> Tensor:
+        other.__dict__["out_channels"] = layer.out_channels  # of the result
+        given = tuple(None if t is None else t.unsqueeze(1) for t in (sources, targets))
+        sums = [layer.propagate(edge_index, x=given, alpha=weights.unsqueeze(1), size=size).squeeze(1)
+                for weights in alpha.t().contiguous()]
+        parts = linear.weight.view(heads, -1, inputs)
+        return torch.stack([torch.nn.functional.linear(y, part) for y, part in zip(sums, parts)], 1)
+    other.__dict__.update(propagate=propagate, edge_updater=layer.edge_updater, out_channels=2, att_src=_Score(0),
+                          att_dst=_Score(1))
+    return other, x

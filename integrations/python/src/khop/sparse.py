@@ -71,8 +71,9 @@ def patch(
     With reassociate, layers of PyG multiply with their weight before or after they sum over edges, whichever is less
     work: docs/sparse.md lists them. backward_budget is a number from 0 to 1; 0 gives exact gradients. Otherwise
     gradients of sums over edges use rows that have that share of the edges. These are drawn with the seed, and the
-    result is right in the mean. A gradient is exact if drawing would take about as long as it saves, which the degrees
-    and the columns tell.
+    result is right in the mean. From the third backward pass over the same matrices on, each layer has the share that
+    makes the errors of all least, for the same work. A gradient is exact if drawing would take about as long as it
+    saves, which the degrees and the columns tell.
 
     result_memory bounds the bytes of results on the CPU that khop keeps for the next ones once nobody has them; with 0
     each result is in new memory. clear gives all of it back.

@@ -13,6 +13,7 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/expect/graphs"
 	tags "github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/internal/option/given"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/loader/layout"
 	"github.com/khop-gnn/khop/sampling"
@@ -161,13 +162,13 @@ func TestNamesOfOptionsAreReadAndWritten(t *testing.T) {
 		o := &all[slices.IndexFunc(all, func(o tags.Option) bool { return o.Name == name })]
 		field := reflect.ValueOf(of).Elem().FieldByName(o.Path)
 		for i, value := range strings.Split(values, ", ") {
-			err := o.Set(of, value)
+			err := given.Set(o, of, value)
 			expect.That(t, err == nil && field.Uint() == uint64(i) && fmt.Sprint(field) == value,
 				"%s is %v, number %d: %v, not %s", name, field, field.Uint(), err, value)
 		}
 		field.SetUint(9)
 		expect.That(t, fmt.Sprint(field) == "unknown(9)", "%s: one beyond is %v", name, field)
-		err := o.Set(of, "other")
+		err := given.Set(o, of, "other")
 		expect.That(t, err != nil && strings.Contains(err.Error(), "must be one of ") &&
 			strings.Contains(err.Error(), values+`, not "other"`), "%s: %v", name, err)
 	}

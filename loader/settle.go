@@ -68,9 +68,9 @@ func init() {
 		if err != nil {
 			return nil, disk.Options{}, err
 		}
-		rows := disk.Options(s.asked.Disk)
-		rows.CacheBytes = s.cache
-		return s.plan, rows, nil
+		own := disk.Options(s.asked.Disk)
+		own.CacheBytes = s.cache
+		return s.plan, own, nil
 	}
 }
 

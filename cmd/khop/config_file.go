@@ -13,8 +13,10 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/internal/option/given"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/internal/wholefile"
+	"github.com/khop-gnn/khop/loader/config"
 )
 
 // configFile is the value of --config: a document that says options, a file or "-" for standard input. Flags beside it
@@ -34,9 +36,9 @@ func (c configFile) read(ctx *kong.Context, trace *kong.Path, until context.Cont
 	if err != nil {
 		return err
 	}
-	d, err := parseDocument(text)
+	d, err := config.ParseDocument(text)
 	if err == nil {
-		ctx.AddResolver(&resolver{document: d})
+		ctx.AddResolver(&resolver{Document: d})
 	}
 	return err
 }
@@ -47,49 +49,45 @@ func saysConfig(args []string) bool {
 	return slices.ContainsFunc(args, named)
 }
 
-// document is a configuration: the values of options, as JSON values, by their flags' names.
-type document map[string]json.RawMessage
-
-// parseDocument reads a configuration, an object of JSON.
-func parseDocument(text []byte) (document, error) {
-	var keys document
-	if err := json.Unmarshal(text, &keys); err != nil {
-		return nil, fmt.Errorf("the configuration is no JSON object: %w", err)
-	}
-	d := document{}
-	for key, value := range keys {
-		d[strings.ReplaceAll(key, "_", "-")] = value
-	}
-	return d, nil
-}
-
 // wrongOption returns an error of exit status 2 that says what is wrong with an option.
 func wrongOption(name, format string, args ...any) error {
 	return &usage{option.Wrong(name, format, args...)}
 }
 
-// Validate refuses keys that are no options. kong calls it where the application is checked.
-func (d document) Validate(*kong.Application) error { return nil }
-
 // unknown refuses keys that are no flags of a command, and names the nearest flag.
-func (d document) unknown(command *kong.Path) error {
+func unknown(d config.Document, command string, flags []string) error {
 	for _, key := range slices.Sorted(maps.Keys(d)) {
-		if slices.ContainsFunc(command.Flags, func(f *kong.Flag) bool { return f.Name == key }) {
+		if slices.Contains(flags, key) {
 			continue
 		}
 		near, far := "", len(key)/2+1
-		for _, f := range command.Flags {
-			if n := edits(key, f.Name); n < far {
-				near, far = f.Name, n
+		for _, flag := range flags {
+			if n := edits(key, flag); n < far {
+				near, far = flag, n
 			}
 		}
 		if near == "" {
-			return wrongOption(key, " is no option of khop %s", command.Node().Name)
+			return wrongOption(key, " is no option of khop %s", command)
 		}
-		return wrongOption(key, " is no option of khop %s: did you mean %s?", command.Node().Name,
-			option.Name{Option: near})
+		return wrongOption(key, " is no option of khop %s: did you mean %s?", command, option.Name{Option: near})
 	}
 	return nil
+}
+
+// inDocument returns the value of a document for an option, whose values may be only some; nil where nothing is given.
+func inDocument(name string, value json.RawMessage, isBool bool, choices []string) (any, error) {
+	if value == nil || string(value) == "null" {
+		return nil, nil
+	}
+	said := given.Values{name: given.Say(value)}
+	text := said.Text(name)
+	if choices != nil && !slices.Contains(choices, text) {
+		return nil, wrongOption(name, " must be one of %s but got %q", strings.Join(choices, ","), text)
+	}
+	if isBool && text == "false" {
+		return nil, nil
+	}
+	return said[name], nil
 }
 
 // edits returns how many bytes must be put in, taken out or changed to make b of a.
@@ -114,10 +112,13 @@ func edits(a, b string) int {
 
 // resolver tells kong what a document says.
 type resolver struct {
-	document
+	config.Document
 
 	checked *kong.Command // whose flags the document's keys are
 }
+
+// Validate has nothing to refuse in general. kong calls it where the application is checked.
+func (r *resolver) Validate(*kong.Application) error { return nil }
 
 // Resolve returns what the document says of a flag: nil where that is nothing. kong calls it for flags that are not on
 // the command line.
@@ -126,27 +127,25 @@ func (r *resolver) Resolve(_ *kong.Context, at *kong.Path, flag *kong.Flag) (any
 		return nil, nil
 	}
 	if r.checked != at.Command {
-		if err := r.unknown(at); err != nil {
+		var flags []string
+		for _, f := range at.Flags {
+			flags = append(flags, f.Name)
+		}
+		if err := unknown(r.Document, at.Node().Name, flags); err != nil {
 			return nil, err
 		}
 		r.checked = at.Command
 	}
-	value, ok := r.document[flag.Name]
-	if !ok || string(value) == "null" {
-		return nil, nil
+	var choices []string
+	if flag.Enum != "" {
+		choices = flag.EnumSlice()
 	}
-	said := option.Said{flag.Name: option.Say(value)}
-	text := said.Text(flag.Name)
-	if flag.Enum != "" && !slices.Contains(flag.EnumSlice(), text) {
-		return nil, wrongOption(flag.Name, " must be one of %s but got %q", strings.Join(flag.EnumSlice(), ","), text)
+	value, err := inDocument(flag.Name, r.Document[flag.Name], flag.IsBool(), choices)
+	if _, made := flag.Mapper.(spoken); made || value == nil || err != nil {
+		return value, err
 	}
-	switch _, made := flag.Mapper.(spoken); {
-	case flag.IsBool() && text == "false":
-		return nil, nil
-	case made:
-		return said[flag.Name], nil
-	}
-	return text, fits(flag, said[flag.Name], text)
+	text := given.Values{flag.Name: value}.Text(flag.Name)
+	return text, fits(flag, value, text)
 }
 
 // fits returns an error that names a flag which takes no such value. kong's own names none.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/internal/option/given"
 	"github.com/khop-gnn/khop/sampling"
 )
 
@@ -17,7 +18,7 @@ import (
 type dated struct {
 	at   time.Time
 	text string
-	said option.Said
+	said given.Values
 }
 
 // layouts of dates; without a zone they are in UTC. Python's datetime has a space for the T.
@@ -35,7 +36,7 @@ func dateOf(text string) (at time.Time, ok bool) {
 }
 
 // withoutDate returns options with a number where the time of seeds is a date, which it keeps for dateSeeds.
-func (f *optionFlags) withoutDate(said option.Said) (option.Said, error) {
+func (f *optionFlags) withoutDate(said given.Values) (given.Values, error) {
 	name := option.NameOf(sampling.Temporal{}, "AsOf").Option
 	text := said.Text(name)
 	at, ok := dateOf(text)

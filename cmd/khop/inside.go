@@ -4,16 +4,15 @@ import (
 	"context"
 	"errors"
 	"io"
-	"slices"
 	"time"
-
-	"github.com/alecthomas/kong"
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/integrations/shm/server"
 	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/internal/option/given"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/config"
 )
 
 // inside is a loader for one consumer in this process, and the dataset that it reads.
@@ -39,7 +38,7 @@ type ofInside struct {
 // ofServers are flags of "khop serve" that mean something only where others connect.
 func ofServers() []string {
 	names := []string{"metrics", "http", "parent", "json"} // of the command alone
-	for _, o := range option.Of(server.Options{}) {
+	for _, o := range given.Of(server.Options{}) {
 		if !o.At("library") {
 			names = append(names, o.Name)
 		}
@@ -49,9 +48,9 @@ func ofServers() []string {
 
 // openInside makes a loader of a configuration: what "khop serve --config" takes, with the dataset and the rank. Notes
 // and warnings go to stderr. asProblem tells what errors say.
-func openInside(ctx context.Context, config string, stderr io.Writer, w server.Within) (*inside, error) {
+func openInside(ctx context.Context, text string, stderr io.Writer, w server.Within) (*inside, error) {
 	i := &inside{}
-	err := configured(ctx, config, stderr, func(c *insideConfig) (err error) {
+	err := configured(ctx, text, stderr, func(c *insideConfig) (err error) {
 		opt, err := c.serverOptions(c.env, c.dataset)
 		if err == nil {
 			opt.Loader.Rank = c.rank
@@ -76,18 +75,16 @@ type insideConfig struct {
 }
 
 // configured reads a configuration and opens its dataset. What it has taken it gives back where f fails.
-func configured(ctx context.Context, config string, stderr io.Writer, f func(*insideConfig) error) error {
-	var of ofInside
-	var cli commands
-	line, err := parseInside(config, stderr, &of, &cli)
+func configured(ctx context.Context, text string, stderr io.Writer, f func(*insideConfig) error) error {
+	c := &insideConfig{serveCmd: &serveCmd{}, env: &environment{ctx: ctx, stdout: stderr, stderr: stderr}}
+	said, err := c.read(text)
 	if err != nil {
-		return err
+		return &usage{err}
 	}
-	env := &environment{ctx: ctx, stdout: stderr, stderr: stderr}
-	c := &insideConfig{serveCmd: &cli.Serve, rank: of.Rank, env: env, release: heaps.enter(&env.memory)}
-	if err = env.limitMemory(line); err == nil {
-		if c.dataset, err = c.openForLoaders(env, c.Dataset); err == nil {
-			if err = env.memory.explain(f(c)); err != nil {
+	c.release = heaps.enter(&c.env.memory)
+	if err = c.env.limitTo(said); err == nil {
+		if c.dataset, err = c.openForLoaders(c.env, c.Dataset); err == nil {
+			if err = c.env.memory.explain(f(c)); err != nil {
 				err = errors.Join(err, c.dataset.Close())
 			}
 		}
@@ -98,29 +95,36 @@ func configured(ctx context.Context, config string, stderr io.Writer, f func(*in
 	return err
 }
 
-// parseInside reads a configuration as the flags of "khop serve".
-func parseInside(config string, stderr io.Writer, of *ofInside, cli *commands) (*kong.Context, error) {
-	d, err := parseDocument([]byte(config))
-	if err != nil {
-		return nil, &usage{err}
-	}
-	if err := option.TakeDocument(of, option.Of(*of), d); err != nil {
-		return nil, &usage{err}
-	}
-	parser, err := newParser(cli, []string{"serve"}, stderr, stderr, kong.Resolvers(&resolver{document: d}))
+// read sets the options as a configuration gives them, and returns these.
+func (c *insideConfig) read(text string) (given.Values, error) {
+	d, err := config.ParseDocument([]byte(text))
 	if err != nil {
 		return nil, err
 	}
-	line, err := parse(parser, []string{"serve", "--socket=none", "--", of.Dataset}, context.Background())
-	if err != nil {
-		return nil, &usage{err}
+	var of ofInside
+	if err := given.TakeDocument(&of, given.Of(of), d); err != nil {
+		return nil, err
 	}
-	for _, at := range line.Path {
-		if at.Flag != nil && slices.Contains(ofServers(), at.Flag.Name) {
-			return nil, wrongOption(at.Flag.Name, " is for a server of its own: khop serve")
+	c.Dataset, c.rank = of.Dataset, of.Rank
+	for _, name := range ofServers() {
+		if value := d[name]; value != nil && string(value) != "null" && string(value) != "false" {
+			return nil, wrongOption(name, " is for a server of its own: khop serve")
 		}
 	}
-	return line, nil
+	var flags []string
+	for _, o := range c.declare("serve") {
+		if flags = append(flags, o.Name); o.Short != "" {
+			flags = append(flags, o.Short)
+		}
+	}
+	if err := unknown(d, "serve", append(flags, append(ofServers(), "config")...)); err != nil {
+		return nil, err
+	}
+	said := given.Values{option.NameOf(server.Options{}, "Path").Option: "none"}
+	if err := c.takeDocument(said, d); err != nil {
+		return nil, err
+	}
+	return said, c.set(said)
 }
 
 // asked is a loader that answers requests of this process, and the dataset that it reads.
@@ -160,9 +164,9 @@ func (a *asked) Path() string { return paths.Text(a.dataset.Path()) }
 const askedTimeout = 100 * time.Millisecond
 
 // openAsked makes a loader of requests of a configuration, as openInside makes one of epochs.
-func openAsked(ctx context.Context, config string, stderr io.Writer) (*asked, error) {
+func openAsked(ctx context.Context, text string, stderr io.Writer) (*asked, error) {
 	a := &asked{}
-	err := configured(ctx, config, stderr, func(c *insideConfig) error {
+	err := configured(ctx, text, stderr, func(c *insideConfig) error {
 		if s := c.chosen.Seeds; s.name != "" || s.arrays != nil {
 			return wrongOption("seeds", " come with each request")
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/khop-gnn/khop/internal/heap"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/internal/option/given"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -47,9 +48,14 @@ func (env *environment) limitMemory(line *kong.Context) error {
 	if c, ok := command.Target.Addr().Interface().(withoutData); ok && c.withoutData() {
 		return nil
 	}
+	return env.limitTo(saidOn(line))
+}
+
+// limitTo decides what a command with these options may take, and limits the heap accordingly.
+func (env *environment) limitTo(said given.Values) error {
 	var of loader.Options
 	name := option.NameOf(of, "MaxMemory").Option
-	if err := option.Apply(&of, option.Of(of), option.Said{name: saidOn(line)[name]}); err != nil {
+	if err := given.Apply(&of, given.Of(of), given.Values{name: said[name]}); err != nil {
 		return err
 	}
 	return env.memory.settle(of.MaxMemory, machine.Probe())

@@ -196,7 +196,7 @@ func (env *environment) withParent(pid int, run func() error) error {
 
 // newParser returns a parser of command lines; nil stands for any. Where a line begins with a command it knows that one
 // alone, and else flags that are made from tags of the commands that are named: no start makes what it does not need.
-func newParser(cli *commands, line []string, stdout, stderr io.Writer, more ...kong.Option) (*kong.Kong, error) {
+func newParser(cli *commands, line []string, stdout, stderr io.Writer) (*kong.Kong, error) {
 	for door, flags := range cli.tagged() {
 		if line == nil || slices.Contains(line, door) {
 			flags.declare(door)
@@ -212,7 +212,7 @@ func newParser(cli *commands, line []string, stdout, stderr io.Writer, more ...k
 		kong.WithHyphenPrefixedParameters(true), // --fanouts -1
 		kong.Exit(func(code int) { panic(exited(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}),
-	}, slices.Concat(spokenMappers(), cli.of(line), more)...)...)
+	}, slices.Concat(spokenMappers(), cli.of(line))...)...)
 }
 
 // of returns the command that a line begins with, or else all of them, as kong takes them.

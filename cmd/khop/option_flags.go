@@ -16,6 +16,7 @@ import (
 	"github.com/khop-gnn/khop/integrations/shm/server"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/internal/option/given"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/internal/samplers"
 	"github.com/khop-gnn/khop/internal/wholefile"
@@ -48,7 +49,7 @@ type chosen struct {
 // everyOption returns all options that loaders, samplers and servers have. Callers do not write to them. Each command
 // asks for them at every start.
 var everyOption = sync.OnceValue(func() []option.Option {
-	return option.Union(append(ofSampling(), loaderOptions(), ofServer())...)
+	return given.Union(append(ofSampling(), loaderOptions(), ofServer())...)
 })
 
 // ofSampling returns the options that say what is sampled: chosen, and those of each sampler.
@@ -62,7 +63,7 @@ func ofSampling() [][]option.Option {
 
 // loaderOptions returns the options of loaders. Where rows are stands beside where the dataset is.
 func loaderOptions() []option.Option {
-	all := slices.Clone(option.Of(config.Options{}))
+	all := slices.Clone(given.Of(config.Options{}))
 	last := len(all) - 1
 	at := slices.IndexFunc(all, func(o option.Option) bool { return o.Path == "Residence" }) + 1
 	return slices.Insert(all[:last], at, all[last])
@@ -70,7 +71,7 @@ func loaderOptions() []option.Option {
 
 // ofServer returns the options of server.Options.
 func ofServer() []option.Option {
-	all := slices.Clone(option.Of(server.Options{}))
+	all := slices.Clone(given.Of(server.Options{}))
 	for i := range all {
 		all[i].Group = "server"
 	}
@@ -79,7 +80,7 @@ func ofServer() []option.Option {
 
 // chosenOptions returns the options of chosen, with the samplers that there are.
 func chosenOptions() []option.Option {
-	all := slices.Clone(option.Of(chosen{}))
+	all := slices.Clone(given.Of(chosen{}))
 	all[0].Choices = samplers.Names()
 	all[0].Help += ": " + strings.Join(all[0].Choices, ", ") + "."
 	return all
@@ -88,7 +89,7 @@ func chosenOptions() []option.Option {
 // of returns those of a struct's options that the command takes.
 func (f *optionFlags) of(all []option.Option) []option.Option {
 	all = slices.DeleteFunc(slices.Clone(all), func(o option.Option) bool { return !o.At(f.door) })
-	return option.Complete(all, everyOption())
+	return given.Complete(all, everyOption())
 }
 
 // declare makes the flags of a command, and returns their options.
@@ -103,7 +104,7 @@ func (f *optionFlags) all() []option.Option {
 	if f.door == "serve" {
 		lists = append(lists, f.of(ofServer()))
 	}
-	all := option.Union(lists...)
+	all := given.Union(lists...)
 	for i := range all {
 		all[i].For = samplersThatTake(all[i].Name)
 	}
@@ -114,14 +115,14 @@ func (f *optionFlags) all() []option.Option {
 func (f *optionFlags) take(line *kong.Context) error { return f.set(saidOn(line)) }
 
 // set sets the options.
-func (f *optionFlags) set(said option.Said) (err error) {
+func (f *optionFlags) set(said given.Values) (err error) {
 	if err := f.setElsewhere(said); err != nil {
 		return err
 	}
 	if err := f.widenShorts(said); err != nil {
 		return err
 	}
-	if err := option.Apply(&f.chosen, chosenOptions(), said); err != nil {
+	if err := given.Apply(&f.chosen, chosenOptions(), said); err != nil {
 		return err
 	}
 	said, err = f.withoutDate(said)
@@ -131,7 +132,7 @@ func (f *optionFlags) set(said option.Said) (err error) {
 	if err := f.makeSampler(said); err != nil {
 		return err
 	}
-	if err := option.Apply(&f.loader, f.of(loaderOptions()), said); err != nil {
+	if err := given.Apply(&f.loader, f.of(loaderOptions()), said); err != nil {
 		return err
 	}
 	if law := said.Text("negatives"); law != "" && law != "none" && (f.loader.Links.Negatives.Ratio == 0 ||
@@ -150,13 +151,13 @@ func (f *optionFlags) set(said option.Said) (err error) {
 		}
 	}
 	if f.door == "serve" {
-		return option.Apply(&f.server, f.of(ofServer()), said)
+		return given.Apply(&f.server, f.of(ofServer()), said)
 	}
 	return nil
 }
 
 // makeSampler makes the chosen sampler, and refuses options that it does not take.
-func (f *optionFlags) makeSampler(said option.Said) error {
+func (f *optionFlags) makeSampler(said given.Values) error {
 	kind, err := samplers.Named(f.chosen.Sampler)
 	if err != nil {
 		return err

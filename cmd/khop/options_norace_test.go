@@ -115,7 +115,7 @@ func declared(t *testing.T, path string, names map[string]bool, places map[strin
 			}
 		case *ast.BasicLit:
 			if text, err := strconv.Unquote(n.Value); err == nil && n.Kind == token.STRING && !tags[n] && names[text] &&
-				!strings.HasSuffix(path, "option/help.go") {
+				!strings.HasSuffix(path, "given/help.go") {
 				t.Errorf("%s: %q is an option: take its name from the tag", files.Position(n.Pos()), text)
 			}
 		}
@@ -125,8 +125,8 @@ func declared(t *testing.T, path string, names map[string]bool, places map[strin
 
 // flagsBelow are files below cmd that say flags, and why.
 var flagsBelow = map[string]string{
-	"internal/machine/plan.go": "what khop doctor and khop plan advise, which are for people at a shell",
-	"internal/option/help.go":  "help, which is the command line's; docs of other doors respell it",
+	"internal/machine/plan.go":      "what khop doctor and khop plan advise, which are for people at a shell",
+	"internal/option/given/help.go": "help, which is the command line's; docs of other doors respell it",
 }
 
 // Every door has its own names of options, so packages below name them as values (option.Name). Whole commands, such as

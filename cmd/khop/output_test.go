@@ -9,7 +9,7 @@ import (
 
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/machine"
-	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/internal/option/given"
 	"github.com/khop-gnn/khop/loader"
 )
 
@@ -30,7 +30,7 @@ func TestSizesOnTheCommandLine(t *testing.T) {
 		"": -1, "GB": -1, "-1GB": -1, "four": -1, "1e30": -1, "NaN": -1, "9999999TiB": -1,
 	} {
 		of := loader.Options{MaxMemory: -1}
-		err := option.Apply(&of, option.Of(of), option.Said{"max-memory": text})
+		err := given.Apply(&of, given.Of(of), given.Values{"max-memory": text})
 		expect.That(t, (err != nil) == (want < 0) && of.MaxMemory == want, "%q: %d, %v; want %d", text, of.MaxMemory,
 			err, want)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -16,8 +17,10 @@ import (
 	"github.com/khop-gnn/khop/formats/remote"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/internal/option/given"
 	"github.com/khop-gnn/khop/internal/samplers"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/config"
 )
 
 // tagFlags are flags that are made from the tags of structs of options, each by the name that it has there. kong takes
@@ -42,7 +45,7 @@ type flagsOf[T any] struct {
 // declare makes the flags of a command, and returns their options.
 func (f *flagsOf[T]) declare(door string) []option.Option {
 	return f.make(door, func() []option.Option {
-		return option.Complete(option.Of(f.opt), option.Of(loader.Options{}))
+		return given.Complete(given.Of(f.opt), given.Of(loader.Options{}))
 	})
 }
 
@@ -52,12 +55,12 @@ func (f *flagsOf[T]) take(line *kong.Context) error {
 	if err := f.setElsewhere(said); err != nil {
 		return err
 	}
-	return option.Apply(&f.opt, f.flags[:f.own], said)
+	return given.Apply(&f.opt, f.flags[:f.own], said)
 }
 
 // setElsewhere sets where datasets from elsewhere are kept.
-func (f *tagFlags) setElsewhere(said option.Said) error {
-	return option.Apply(&f.elsewhere, option.Of(f.elsewhere), said)
+func (f *tagFlags) setElsewhere(said given.Values) error {
+	return given.Apply(&f.elsewhere, given.Of(f.elsewhere), said)
 }
 
 // noOptions are those of a command that has no others than where datasets are kept.
@@ -96,7 +99,7 @@ func (f *tagFlags) make(door string, options func() []option.Option) []option.Op
 		all := options()
 		own := len(all)
 		if !slices.Contains([]string{"demo", "embed", "generate", "split"}, door) {
-			all = append(slices.Clip(all), option.Of(f.elsewhere)...)
+			all = append(slices.Clip(all), given.Of(f.elsewhere)...)
 		}
 		of, _ = flagsMade.LoadOrStore(door, madeFlags{all, own, flagStruct(door, all)})
 	}
@@ -152,18 +155,7 @@ func flagField(o *option.Option, group string) reflect.StructField {
 	if o.Required {
 		tags = append(tags, "required", "true")
 	}
-	of := spokenValue
-	switch {
-	case o.IsList():
-		of = spokenList
-	case o.Kind == "each":
-		of = spokenEach
-	case o.Kind == "path":
-		of = spokenFile
-	case o.Kind == "bool":
-		of = spokenBool
-	}
-	return flagOf(o.Name, append(tags, "type", string(of))...)
+	return flagOf(o.Name, append(tags, "type", string(spokenAs(o)))...)
 }
 
 // flagOf is a flag that holds its given value.
@@ -187,6 +179,21 @@ const (
 	spokenBool  spoken = "spoken bool"
 )
 
+// spokenAs returns how an option's values are taken.
+func spokenAs(o *option.Option) spoken {
+	switch {
+	case o.IsList():
+		return spokenList
+	case o.Kind == "each":
+		return spokenEach
+	case o.Kind == "path":
+		return spokenFile
+	case o.Kind == "bool":
+		return spokenBool
+	}
+	return spokenValue
+}
+
 // spokenMappers name the mappers for kong.
 func spokenMappers() (all []kong.Option) {
 	for _, s := range []spoken{spokenValue, spokenList, spokenEach, spokenFile, spokenBool} {
@@ -208,30 +215,74 @@ func (s spoken) Decode(line *kong.DecodeContext, to reflect.Value) error {
 	if err != nil {
 		return err
 	}
-	text, isText := token.Value.(string)
-	switch {
-	case token.IsEOL():
+	if token.IsEOL() {
 		return errors.New("a value is missing")
+	}
+	value, err := s.take(to.Interface(), token.Value)
+	if err == nil {
+		to.Set(reflect.ValueOf(value))
+	}
+	return err
+}
+
+// take returns a given value as given.Set takes it, behind those that were given before.
+func (s spoken) take(before, value any) (any, error) {
+	text, isText := value.(string)
+	switch {
 	case isText && s == spokenFile:
-		to.Set(reflect.ValueOf(expandPath(text)))
+		return expandPath(text), nil
 	case isText && s == spokenList && !utf8.ValidString(text): // dividing it would make it another text
-		return fmt.Errorf("%q is %w", text, graph.ErrText)
+		return nil, fmt.Errorf("%q is %w", text, graph.ErrText)
 	case isText && (s == spokenList || s == spokenEach):
-		said, parts := to.Interface(), []string{text}
+		parts := []string{text}
 		if s == spokenList {
 			parts = kong.SplitEscaped(text, ',')
 		}
-		before, _ := said.([]string)
-		to.Set(reflect.ValueOf(append(before, parts...)))
-	default:
-		to.Set(reflect.ValueOf(token.Value))
+		list, _ := before.([]string)
+		return append(list, parts...), nil
+	}
+	return value, nil
+}
+
+// takeDocument adds to given values those of a document, for options that have none.
+func (f *tagFlags) takeDocument(said given.Values, d config.Document) error {
+	for i := range f.flags {
+		o := &f.flags[i]
+		choices := o.Choices
+		if o.Kind != "choice" {
+			choices = nil
+		}
+		if err := takeOne(said, o.Name, d[o.Name], spokenAs(o), choices); err != nil {
+			return err
+		}
+		if o.Short != "" {
+			if err := takeOne(said, o.Short, d[o.Short], spokenBool, nil); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
 
+// takeOne adds the value of one option.
+func takeOne(said given.Values, name string, value json.RawMessage, s spoken, choices []string) error {
+	if said[name] != nil {
+		return nil
+	}
+	of, err := inDocument(name, value, s.IsBool(), choices)
+	if of == nil || err != nil {
+		return err
+	}
+	if of, err = s.take(nil, of); err != nil {
+		return wrongOption(name, ": %w", err)
+	}
+	said[name] = of
+	return nil
+}
+
 // saidOn returns what a command line says of options.
-func saidOn(line *kong.Context) option.Said {
-	said := option.Said{}
+func saidOn(line *kong.Context) given.Values {
+	said := given.Values{}
 	for _, at := range line.Path {
 		if at.Flag != nil {
 			said[at.Flag.Name] = at.Flag.Target.Interface()
@@ -241,7 +292,7 @@ func saidOn(line *kong.Context) option.Said {
 }
 
 // widenShorts puts an option in the place of the switch that stands for one of its values.
-func (f *tagFlags) widenShorts(said option.Said) error {
+func (f *tagFlags) widenShorts(said given.Values) error {
 	for i := range f.flags {
 		o := &f.flags[i]
 		if o.Short == "" || said.Text(o.Short) != "true" {

@@ -21,8 +21,8 @@
 //	short    a value that has a switch of its name, too: resident, for --residence resident
 //	id       its name in a fingerprint, where it always stands; without, it stands there if it is not zero, as key
 //	required true: there is no default
-//	help     one sentence, at most 20 words; "..." where it is long: in help.go, by the name of the option, or by the
-//	         key that follows the dots; after a colon at its end come the choices
+//	help     one sentence, at most 20 words; "..." where it is long: in package given, by the name of the option, or
+//	         by the key that follows the dots; after a colon at its end come the choices
 //	same     the option of another struct whose other tags these are, but for those that stand beside it
 package option
 
@@ -45,7 +45,7 @@ type Option struct {
 	Group    string // of the struct: disk, or ""
 	Default  string
 	Value    string
-	Help     string
+	Help     string   // as in the tag; package given has long ones
 	Kind     string   // int, float, bool, text, choice, size, duration, time, list, each, fanouts, lists, path
 	Choices  []string // of a choice or a list
 	Least    string   // "" for none
@@ -57,12 +57,14 @@ type Option struct {
 	Sets     int      // of a switch: the value that it stands for; 0 for true
 	Required bool
 	Same     string
+	Zero     string // what a given zero means; "" if it is no default's sign
+	Empty    string // the text that stands for nothing
+	Index    []int  // of the field
+	PerType  []int  // of fanouts and lists: the field of those by type
+	Type     reflect.Type
 
-	id, key, zero, empty string
-	names                int // of the values of an enumeration
-	index                []int
-	perType              []int // of fanouts and lists: the field of those by type
-	typ                  reflect.Type
+	id, key string
+	names   int // of the values of an enumeration
 }
 
 var known sync.Map // reflect.Type -> []Option
@@ -95,12 +97,12 @@ func fields(t reflect.Type, index []int, path, group string) (all []Option) {
 		case !f.IsExported():
 		case helped || tag.Get("same") != "":
 			o := newOption(f, at, path, group)
-			o.perType = perTypeOf(t, f, o.Kind, index)
+			o.PerType = perTypeOf(t, f, o.Kind, index)
 			all = append(all, o)
 		case tag.Get("switches") != "":
 			for n, name := range list(tag.Get("switches")) {
 				o := newOption(f, at, path, group)
-				o.Name, o.Kind, o.Choices, o.Help, o.Sets = name, "bool", nil, long[name], n+1
+				o.Name, o.Kind, o.Choices, o.Help, o.Sets = name, "bool", nil, "...", n+1
 				all = append(all, o)
 			}
 		case f.Anonymous && f.Type.Kind() == reflect.Struct:
@@ -125,16 +127,13 @@ func newOption(f reflect.StructField, index []int, path, group string) Option {
 	o := Option{Name: tag.Get("name"), Path: path + f.Name, Group: group, Default: tag.Get("default"),
 		Value: tag.Get("value"), Help: tag.Get("help"), For: list(tag.Get("for")), Doors: list(tag.Get("of")),
 		With: tag.Get("with"), Short: tag.Get("short"), Same: tag.Get("same"),
-		Required: tag.Get("required") != "", id: tag.Get("id"), key: tag.Get("key"), zero: tag.Get("zero"),
-		empty: tag.Get("empty"), index: index, typ: f.Type}
+		Required: tag.Get("required") != "", id: tag.Get("id"), key: tag.Get("key"), Zero: tag.Get("zero"),
+		Empty: tag.Get("empty"), Index: index, Type: f.Type}
 	o.Least, o.Most, _ = strings.Cut(tag.Get("range"), ",")
 	if o.Name == "" {
 		if o.Name = o.Same; o.Name == "" {
 			o.Name = Kebab(f.Name)
 		}
-	}
-	if key, ok := strings.CutPrefix(o.Help, "..."); ok {
-		o.Help = long[cmp.Or(key, o.Name)]
 	}
 	if o.Choices = list(tag.Get("choices")); o.Choices != nil {
 		o.Kind = "choice"
@@ -144,11 +143,8 @@ func newOption(f reflect.StructField, index []int, path, group string) Option {
 			o.Kind = "lists"
 		}
 	}
-	if o.empty != "" && o.Kind == "choice" {
-		o.Choices = append([]string{o.empty}, o.Choices...)
-	}
-	if strings.HasSuffix(o.Help, ":") {
-		o.Help += " " + strings.Join(o.Choices, ", ") + "."
+	if o.Empty != "" && o.Kind == "choice" {
+		o.Choices = append([]string{o.Empty}, o.Choices...)
 	}
 	return o
 }
@@ -165,55 +161,13 @@ func list(tag string) []string {
 func (o *Option) Key() string { return Key(Name{Option: o.Name}) }
 
 // IsList says that the option takes several values.
-func (o *Option) IsList() bool { return o.Kind == "list" && o.typ.Kind() == reflect.Slice }
+func (o *Option) IsList() bool { return o.Kind == "list" && o.Type.Kind() == reflect.Slice }
 
 // Is says that a sampler of a name, whose struct has the option, takes it.
 func (o *Option) Is(sampler string) bool { return o.For == nil || slices.Contains(o.For, sampler) }
 
 // At says that a command, whose structs have the option, takes it.
 func (o *Option) At(door string) bool { return o.Doors == nil || slices.Contains(o.Doors, door) }
-
-// Union returns the options of several structs by name, in the order of the first of each, and completes those that are
-// the same as another. Where samplers have different defaults the default is 0, which stands for each one's own.
-func Union(lists ...[]Option) (all []Option) {
-	at := map[string]int{}
-	for _, o := range slices.Concat(lists...) {
-		i, there := at[o.Name]
-		switch {
-		case !there:
-			at[o.Name] = len(all)
-			all = append(all, o)
-		case all[i].Help == "" && o.Help != "":
-			all[i] = complete(o, &all[i])
-		case o.Same != "" && o.Default != "" && o.Default != all[i].Default:
-			all[i].Default = "0"
-		}
-	}
-	return all
-}
-
-// Complete gives options that are the same as another what their tags leave out; all are where the others are declared.
-func Complete(options, all []Option) []Option {
-	options = slices.Clone(options)
-	for i := range options {
-		same := func(o Option) bool { return o.Name == options[i].Name && o.Help != "" }
-		if j := slices.IndexFunc(all, same); j >= 0 && options[i].Help == "" {
-			options[i] = complete(options[i], &all[j])
-		}
-	}
-	return options
-}
-
-func complete(o Option, from *Option) Option {
-	o.Help, o.Value, o.Short = cmp.Or(o.Help, from.Help), cmp.Or(o.Value, from.Value), from.Short
-	if o.Default == "" {
-		o.Default, o.zero, o.empty = from.Default, from.zero, from.empty
-	}
-	if o.Least == "" && o.Most == "" {
-		o.Least, o.Most = from.Least, from.Most
-	}
-	return o
-}
 
 // Kebab spells the name of a field as the command line does: half-life.
 func Kebab(name string) string {
@@ -280,13 +234,13 @@ func names(t reflect.Type) (all []string) {
 func Fill(options any) {
 	v := reflect.ValueOf(options).Elem()
 	for _, o := range ofType(v.Type()) {
-		at := v.FieldByIndex(o.index)
-		if o.Default == "" || o.zero != "" && !strings.HasPrefix(o.zero, "-1") || !at.IsZero() {
+		at := v.FieldByIndex(o.Index)
+		if o.Default == "" || o.Zero != "" && !strings.HasPrefix(o.Zero, "-1") || !at.IsZero() {
 			continue
 		}
 		switch o.Kind {
 		case "int", "float", "duration", "size", "text":
-			if err := o.parse(at, o.Default); err != nil {
+			if err := o.Parse(at, o.Default); err != nil {
 				panic(fmt.Sprintf("option: %s: default %q: %v", o.Path, o.Default, err))
 			}
 		}
@@ -315,9 +269,9 @@ func Fingerprint(name string, options any) string {
 	var b strings.Builder
 	b.WriteString(name)
 	for _, o := range ofType(v.Type()) {
-		at := v.FieldByIndex(o.index)
-		empty := at.IsZero() && (o.perType == nil || v.FieldByIndex(o.perType).IsZero())
-		if len(o.index) > 1 || o.id == "-" || o.id == "" && empty {
+		at := v.FieldByIndex(o.Index)
+		empty := at.IsZero() && (o.PerType == nil || v.FieldByIndex(o.PerType).IsZero())
+		if len(o.Index) > 1 || o.id == "-" || o.id == "" && empty {
 			continue
 		}
 		switch {
@@ -336,9 +290,9 @@ func Fingerprint(name string, options any) string {
 // text spells the value of an option in a fingerprint.
 func (o *Option) text(all, at reflect.Value) string {
 	if at.Kind() == reflect.Pointer && at.IsNil() {
-		return o.empty
+		return o.Empty
 	}
-	if o.isLists() {
+	if o.IsLists() {
 		return o.listsText(all, at)
 	}
 	if value, ok := at.Interface().([]string); ok {
@@ -358,7 +312,7 @@ func Check(invalid error, options any) error {
 		v = v.Elem()
 	}
 	for _, o := range ofType(v.Type()) {
-		if err := o.check(invalid, v.FieldByIndex(o.index)); err != nil {
+		if err := o.Check(invalid, v.FieldByIndex(o.Index)); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/internal/option/given"
 )
 
 // all has an option of each kind.
@@ -37,7 +38,7 @@ type all struct {
 
 func TestTagsSayWhatAnOptionIs(t *testing.T) {
 	got := ""
-	for _, o := range option.Of(&all{hidden: 1}) {
+	for _, o := range given.Of(&all{hidden: 1}) {
 		got += fmt.Sprintf("%s %s %s %s [%s,%s] %s%v\n", o.Name, o.Key(), o.Path, o.Kind, o.Least, o.Most, o.Group,
 			o.Doors)
 	}
@@ -103,10 +104,10 @@ var values = []struct{ key, value, want, err string }{
 }
 
 func TestValuesAreSetOrRefusedWithTheirPlace(t *testing.T) {
-	of := option.Of(all{})
+	of := given.Of(all{})
 	for _, c := range values {
 		var a all
-		err := option.SetDocument(&a, of, map[string]json.RawMessage{c.key: json.RawMessage(c.value)})
+		err := given.SetDocument(&a, of, map[string]json.RawMessage{c.key: json.RawMessage(c.value)})
 		if c.err != "" {
 			var wrong *option.Error
 			if !errors.As(err, &wrong) || wrong.Error() != c.err ||
@@ -155,11 +156,11 @@ func TestDoorsSpellTheOptionsWithinAnError(t *testing.T) {
 
 func TestApplyTakesDefaultsAndWhatBelongsTogether(t *testing.T) {
 	var a all
-	of := option.Of(a)
-	expect.OK(t, option.Apply(&a, of, option.Said{"on": "true", "column": "t", "as-of": json.RawMessage("5")}))
+	of := given.Of(a)
+	expect.OK(t, given.Apply(&a, of, given.Values{"on": "true", "column": "t", "as-of": json.RawMessage("5")}))
 	expect.That(t, a.Count == 4 && a.Share == 0.5 && a.On && a.Column == "t" && *a.AsOf == 5 && a.Group.Depth == 1 &&
 		a.Wait == 2*time.Second && reflect.DeepEqual(a.Fanouts, []int{3}), "%+v", a)
-	err := option.Apply(&a, of, option.Said{"column": "none", "as-of": "5"})
+	err := given.Apply(&a, of, given.Values{"column": "none", "as-of": "5"})
 	expect.That(t, err != nil && err.Error() == "AsOf is for column, which is none", "%v", err)
 	expect.That(t, option.Check(errors.ErrUnsupported, all{Count: 10}) != nil, "10 is out of range")
 	expect.Same(t, option.Filled(all{}).Count, 4)
@@ -167,13 +168,13 @@ func TestApplyTakesDefaultsAndWhatBelongsTogether(t *testing.T) {
 
 func TestDocumentsAndFingerprintsHaveWhatIsSet(t *testing.T) {
 	a := all{Count: 2, Names: []string{}, PerType: map[string][]int{"x": {1}}, Fanouts: []int{5}, Wait: time.Minute}
-	expect.Same(t, string(expect.Must(json.Marshal(option.Document(a, option.Of(a))))(t)),
+	expect.Same(t, string(expect.Must(json.Marshal(given.Document(a, given.Of(a))))(t)),
 		`{"column":"none","count":2,"fanouts":{"*":[5],"x":[1]},"share":0,"some_names":[],"wait":"1m0s"}`)
 	expect.Same(t, option.Fingerprint("all", a), "all n=2 wait=1m0s some-names= fanouts=*=5;x=1 ages=0")
 	expect.Same(t, option.Fingerprint("all", all{}), "all n=0 ages=0")
 	a = all{Ages: []int64{5}, AgesOf: map[string][]int64{"y": {1, 2}, "x": {3}}}
 	expect.Same(t, option.Fingerprint("all", a), "all n=0 ages=*=5;x=3;y=1,2")
-	expect.Same(t, option.Document(a, option.Of(a))["ages"], any(map[string]any{"*": []int64{5}, "x": []int64{3},
+	expect.Same(t, given.Document(a, given.Of(a))["ages"], any(map[string]any{"*": []int64{5}, "x": []int64{3},
 		"y": []int64{1, 2}}))
 }
 
@@ -182,16 +183,16 @@ func TestUnionCompletesWhatIsTheSame(t *testing.T) {
 		N    int   `same:"count" default:"7"`
 		Size int64 `same:"size"`
 	}
-	mine := option.Of(other{})
-	u := option.Union(mine, option.Of(all{}))
+	mine := given.Of(other{})
+	u := given.Union(mine, given.Of(all{}))
 	expect.Same(t, []string{u[0].Name, u[0].Default, u[0].Help, u[1].Name, u[1].Kind}, []string{"count", "4", "Count.",
 		"size", "size"})
-	expect.Same(t, option.Union(option.Of(all{}), mine)[0].Default, "0") // each has its own
-	c := option.Complete(mine, option.Of(all{}))
+	expect.Same(t, given.Union(given.Of(all{}), mine)[0].Default, "0") // each has its own
+	c := given.Complete(mine, given.Of(all{}))
 	expect.Same(t, []string{c[0].Help, c[0].Default, c[0].Most, c[1].Help, c[1].Least}, []string{"Count.", "7", "9",
 		"Size.", "0"})
 	expect.That(t, mine[0].Help == "", "Complete changed its argument")
-	expect.Same(t, len(u), len(option.Of(all{})))
+	expect.Same(t, len(u), len(given.Of(all{})))
 }
 
 // pair is a value that may hold commas.
@@ -208,10 +209,10 @@ func TestValuesOfWhichEachIsSaidAloneStayWhole(t *testing.T) {
 	var a struct {
 		Pairs []pair `kind:"each" help:"Pairs."`
 	}
-	of := option.Of(a)
-	expect.OK(t, option.Apply(&a, of, option.Said{"pairs": []string{"a,b", "c"}}))
+	of := given.Of(a)
+	expect.OK(t, given.Apply(&a, of, given.Values{"pairs": []string{"a,b", "c"}}))
 	expect.Same(t, a.Pairs, []pair{"a,b", "c"})
-	err := option.Apply(&a, of, option.Said{"pairs": []string{""}})
+	err := given.Apply(&a, of, given.Values{"pairs": []string{""}})
 	expect.That(t, err != nil && err.Error() == "Pairs: a pair is missing", "%v", err)
 }
 

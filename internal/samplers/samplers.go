@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/internal/option/given"
 	"github.com/khop-gnn/khop/sampling"
 )
 
@@ -89,10 +90,10 @@ func (k *Kind) Options() []option.Option { return options()[k.Name] }
 var options = sync.OnceValue(func() map[string][]option.Option {
 	of, all := map[string][]option.Option{}, []option.Option(nil)
 	for _, k := range All {
-		all = append(all, option.Of(k.bare)...)
+		all = append(all, given.Of(k.bare)...)
 	}
 	for _, k := range All {
-		takes := option.Complete(option.Of(k.bare), all)
+		takes := given.Complete(given.Of(k.bare), all)
 		of[k.Name] = slices.DeleteFunc(takes, func(o option.Option) bool { return !o.Is(k.Name) })
 	}
 	return of
@@ -105,13 +106,13 @@ func (k *Kind) OnDevice() bool {
 }
 
 // Make returns the sampler with the given options, and others at their defaults.
-func (k *Kind) Make(said option.Said) (sampling.Sampler, error) {
-	return k.with(func(sampler any) error { return option.Apply(sampler, k.Options(), said) })
+func (k *Kind) Make(said given.Values) (sampling.Sampler, error) {
+	return k.with(func(sampler any) error { return given.Apply(sampler, k.Options(), said) })
 }
 
 // Take returns the sampler with its options of a JSON object, which it takes out of that, and others at zero.
 func (k *Kind) Take(document map[string]json.RawMessage) (sampling.Sampler, error) {
-	return k.with(func(sampler any) error { return option.TakeDocument(sampler, k.Options(), document) })
+	return k.with(func(sampler any) error { return given.TakeDocument(sampler, k.Options(), document) })
 }
 
 // with returns the sampler after set, which is given a pointer to it.

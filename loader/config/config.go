@@ -6,8 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strings"
 
-	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/internal/option/given"
 	"github.com/khop-gnn/khop/internal/samplers"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/loader/rows"
@@ -41,11 +42,11 @@ func (o Options) Loader() (opt loader.Options, err error) {
 // its name, and every option that is not zero. Seeds and Hooks are left out, as is a sampler of another package. "khop
 // serve" does not have SlotTimeout, Rank and WorldSize: leave them zero for it.
 func (o Options) String() string {
-	d := option.Document(o, option.Of(o))
+	d := given.Document(o, given.Of(o))
 	s := bare(o.Sampler)
 	if kind := samplers.Of(s); kind != nil {
 		d["sampler"] = kind.Name
-		maps.Copy(d, option.Document(s, kind.Options()))
+		maps.Copy(d, given.Document(s, kind.Options()))
 	}
 	text, err := json.Marshal(d)
 	if err != nil { // not a number: no loader takes it
@@ -54,16 +55,32 @@ func (o Options) String() string {
 	return string(text)
 }
 
+// Document has options as values of JSON, by their names on the command line: half-life.
+type Document map[string]json.RawMessage
+
+// ParseDocument reads a JSON object, in whose keys - may be _.
+func ParseDocument(text []byte) (Document, error) {
+	var keys Document
+	if err := json.Unmarshal(text, &keys); err != nil {
+		return nil, fmt.Errorf("the configuration is no JSON object: %w", err)
+	}
+	d := Document{}
+	for key, value := range keys {
+		d[strings.ReplaceAll(key, "_", "-")] = value
+	}
+	return d, nil
+}
+
 // Parse is the inverse of String. Options that the text does not have are the zero value. It returns
 // loader.ErrOptions for a text that String does not write, and for a sampler that has more than options: a Cluster with
 // a partition.
 func Parse(text string) (o Options, err error) {
-	var d map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(text), &d); err != nil {
-		return Options{}, fmt.Errorf("%w: options are not a JSON object: %w", loader.ErrOptions, err)
+	d, err := ParseDocument([]byte(text))
+	if err != nil {
+		return Options{}, fmt.Errorf("%w: %w", loader.ErrOptions, err)
 	}
 	if named, ok := d["sampler"]; ok {
-		name, _ := option.Say(named).(string)
+		name, _ := given.Say(named).(string)
 		kind, err := samplers.Named(name)
 		if err != nil {
 			return Options{}, fmt.Errorf("%w: sampler: %w", loader.ErrOptions, err)
@@ -73,7 +90,7 @@ func Parse(text string) (o Options, err error) {
 			return Options{}, fmt.Errorf("%w: %w", loader.ErrOptions, err)
 		}
 	}
-	if err := option.SetDocument(&o, option.Of(o), d); err != nil {
+	if err := given.SetDocument(&o, given.Of(o), d); err != nil {
 		return Options{}, fmt.Errorf("%w: %w", loader.ErrOptions, err)
 	}
 	return o, nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/khop-gnn/khop/internal/expect"
 	tags "github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/internal/option/given"
 	"github.com/khop-gnn/khop/internal/samplers"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/loader/config"
@@ -163,22 +164,22 @@ func TestDrawnOptionsArePrintedAndReadBack(t *testing.T) {
 		drawOptions(t, r, sampler.Interface(), kind.Options())
 		o := config.Options{}
 		o.Sampler = sampler.Elem().Interface().(sampling.Sampler)
-		drawOptions(t, r, &o, tags.Of(o))
+		drawOptions(t, r, &o, given.Of(o))
 		again, err := config.Parse(o.String())
 		expect.That(t, err == nil && reflect.DeepEqual(o, again), "case %d, %s:\n%+v\n%+v, %v", i, o, o, again, err)
 		// A door takes the default of what is not said.
-		said, d := tags.Said{}, map[string]json.RawMessage{}
+		said, d := given.Values{}, map[string]json.RawMessage{}
 		expect.OK(t, json.Unmarshal([]byte(o.String()), &d))
 		for key, value := range d {
-			said[strings.ReplaceAll(key, "_", "-")] = tags.Say(value)
+			said[strings.ReplaceAll(key, "_", "-")] = given.Say(value)
 		}
 		kind = expect.Must(samplers.Named(said.Text("sampler")))(t)
 		door := reflect.New(sampler.Type().Elem())
 		door.Elem().Set(reflect.ValueOf(expect.Must(kind.Make(said))(t)))
 		tags.Fill(sampler.Interface())
 		tags.Fill(door.Interface())
-		want := tags.Document(sampler.Elem().Interface(), kind.Options())
-		got := tags.Document(door.Elem().Interface(), kind.Options())
+		want := given.Document(sampler.Elem().Interface(), kind.Options())
+		got := given.Document(door.Elem().Interface(), kind.Options())
 		for _, of := range kind.Options() {
 			key := of.Key()
 			lists := of.Kind == "fanouts" || of.Kind == "list" || of.Kind == "lists" // whose zeros are no defaults
@@ -188,7 +189,7 @@ func TestDrawnOptionsArePrintedAndReadBack(t *testing.T) {
 		}
 		other := config.Options{}
 		other.Sampler = o.Sampler
-		expect.OK(t, tags.Apply(&other, tags.Of(other), said))
+		expect.OK(t, given.Apply(&other, given.Of(other), said))
 		expect.That(t, tags.Filled(o).String() == tags.Filled(other).String(), "case %d, %s: %s", i, o, other)
 	}
 }

@@ -1,10 +1,7 @@
 package option
 
 import (
-	"cmp"
 	"encoding"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"reflect"
@@ -16,115 +13,6 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Set sets the field of an option in the struct that a pointer leads to. value is a text, as on the command line, a
-// []string for a list, a json.RawMessage for what JSON has, or of the field's own type. It returns an Error.
-func (o *Option) Set(options any, value any) error {
-	v := reflect.ValueOf(options).Elem()
-	at := v.FieldByIndex(o.index)
-	if of := reflect.TypeOf(value); of == at.Type() && of.Kind() != reflect.String && of.Kind() != reflect.Slice {
-		at.Set(reflect.ValueOf(value))
-		return nil
-	}
-	var err error
-	if raw, ok := value.(json.RawMessage); ok {
-		err = o.setJSON(v, at, raw)
-	} else {
-		err = o.set(v, at, value)
-	}
-	if of := (*Error)(nil); err != nil && !errors.As(err, &of) {
-		return o.Errorf(nil, ": %w", err)
-	}
-	return err
-}
-
-func (o *Option) set(v, at reflect.Value, value any) error {
-	list, isList := value.([]string)
-	text, _ := value.(string)
-	if isList {
-		text = strings.Join(list, ",")
-	}
-	switch {
-	case o.Kind == "each":
-		return o.parseEach(at, list)
-	case (o.empty != "" || isList) && text == o.empty && at.Kind() == reflect.Slice && !o.isLists():
-		at.Set(reflect.MakeSlice(at.Type(), 0, 0))
-		return nil
-	case o.empty != "" && text == o.empty && !o.isLists():
-		at.SetZero()
-		return nil
-	case isList && at.Type() == reflect.TypeFor[[]string]():
-		at.Set(reflect.ValueOf(slices.Clone(list)))
-		return nil
-	}
-	if o.isLists() {
-		all, err := o.parseLists(at.Type(), text)
-		if err != nil {
-			return err
-		}
-		return o.putLists(v, at, all)
-	}
-	if err := o.parse(at, text); err != nil {
-		return err
-	}
-	if o.zero != "" && at.IsZero() && at.Kind() != reflect.String {
-		return o.parse(at, o.zero)
-	}
-	if text == o.Default {
-		return nil
-	}
-	return o.check(nil, at)
-}
-
-// Said has what a door says of options, by name: what Option.Set takes; nil where it says nothing.
-type Said map[string]any
-
-// Text returns the given value of an option, if that is a text or a plain value; else "".
-func (s Said) Text(name string) string {
-	switch value := s[name].(type) {
-	case string:
-		return value
-	case json.RawMessage:
-		return string(value)
-	}
-	return ""
-}
-
-// Apply sets options of a struct, which a pointer leads to, to given values, and others to their defaults.
-func Apply(options any, of []Option, said Said) error {
-	for i := range of {
-		o := &of[i]
-		value := said[o.Name]
-		ok := value != nil
-		if with := said[o.With]; o.With != "" && (with == nil || said.Text(o.With) == find(of, o.With).empty) {
-			if text := said.Text(o.Name); ok && text != o.Default && text != o.empty {
-				return o.Errorf(nil, " is for %s, which is "+cmp.Or(find(of, o.With).empty, "not there"),
-					Name{Option: o.With})
-			}
-			continue
-		}
-		if !ok && o.Default == "" {
-			continue
-		}
-		if !ok {
-			value = o.Default
-		}
-		if err := o.Set(options, value); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// find returns the option of a name.
-func find(of []Option, name string) *Option {
-	for i := range of {
-		if of[i].Name == name {
-			return &of[i]
-		}
-	}
-	return &Option{Name: name}
-}
-
 // values names the values 0, 1, ... of an option that is a choice.
 func (o *Option) values() []string {
 	if o.names > 0 {
@@ -133,8 +21,8 @@ func (o *Option) values() []string {
 	return o.Choices
 }
 
-// parse reads a text into the field of an option.
-func (o *Option) parse(at reflect.Value, text string) (err error) {
+// Parse reads a text into the field of an option.
+func (o *Option) Parse(at reflect.Value, text string) (err error) {
 	if at.Kind() == reflect.Pointer {
 		at.Set(reflect.New(at.Type().Elem()))
 		at = at.Elem()
@@ -179,18 +67,18 @@ func (o *Option) parse(at reflect.Value, text string) (err error) {
 	case at.Kind() == reflect.String:
 		at.SetString(text)
 	case at.Kind() == reflect.Slice:
-		return o.parseEach(at, strings.Split(text, ","))
+		return o.ParseEach(at, strings.Split(text, ","))
 	default:
 		return parseNumber(at, text)
 	}
 	return nil
 }
 
-// parseEach reads a text for each element into the field of an option that is a slice.
-func (o *Option) parseEach(at reflect.Value, texts []string) error {
+// ParseEach reads a text for each element into the field of an option that is a slice.
+func (o *Option) ParseEach(at reflect.Value, texts []string) error {
 	all := reflect.MakeSlice(at.Type(), len(texts), len(texts))
 	for i, text := range texts {
-		if err := (&Option{Choices: o.Choices, names: o.names}).parse(all.Index(i), text); err != nil {
+		if err := (&Option{Choices: o.Choices, names: o.names}).Parse(all.Index(i), text); err != nil {
 			return err
 		}
 	}
@@ -245,8 +133,8 @@ func base(text string) int {
 	return 0
 }
 
-// check returns an Error for a value that is out of range.
-func (o *Option) check(invalid error, at reflect.Value) error {
+// Check returns an Error for a value that is out of range.
+func (o *Option) Check(invalid error, at reflect.Value) error {
 	var x float64
 	switch {
 	case o.Kind == "choice" && !at.CanUint():

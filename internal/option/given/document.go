@@ -1,4 +1,4 @@
-package option
+package given
 
 import (
 	"encoding/json"
@@ -7,50 +7,54 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/khop-gnn/khop/internal/option"
 )
 
 // Document returns options of a struct as the values of a JSON object, by their keys: those that are not zero, and
 // zeros that are not the default.
-func Document(options any, of []Option) map[string]any {
+func Document(options any, of []option.Option) map[string]any {
 	v, d := reflect.ValueOf(options), map[string]any{}
 	for i := range of {
-		if o := &of[i]; o.stands(v, of) {
-			d[o.Key()] = o.value(v)
+		if o := &of[i]; stands(o, v, of) {
+			d[o.Key()] = value(o, v)
 		}
 	}
 	return d
 }
 
 // stands reports whether the option differs from its default.
-func (o *Option) stands(v reflect.Value, of []Option) bool {
-	zero := func(o *Option) bool {
-		return v.FieldByIndex(o.index).IsZero() && (o.perType == nil || v.FieldByIndex(o.perType).IsZero())
+func stands(o *option.Option, v reflect.Value, of []option.Option) bool {
+	zero := func(o *option.Option) bool {
+		return v.FieldByIndex(o.Index).IsZero() && (o.PerType == nil || v.FieldByIndex(o.PerType).IsZero())
 	}
 	group := func(name string) bool { // this one, or an option that belongs to it, is given
-		return slices.ContainsFunc(of, func(p Option) bool { return (p.With == name || p.Name == name) && !zero(&p) })
+		return slices.ContainsFunc(of, func(p option.Option) bool {
+			return (p.With == name || p.Name == name) && !zero(&p)
+		})
 	}
 	switch {
 	case !zero(o):
 		return true
 	case o.With != "":
-		return o.zero == "0" && group(o.With)
-	case o.zero == "0" || o.zero == "-":
+		return o.Zero == "0" && group(o.With)
+	case o.Zero == "0" || o.Zero == "-":
 		return true
 	}
 	return group(o.Name)
 }
 
 // value returns the option as a JSON value: a bool, a number, a text or a list; fan-outs by type are an object.
-func (o *Option) value(v reflect.Value) any {
-	at := v.FieldByIndex(o.index)
-	if o.isLists() {
-		return o.listsValue(v, at)
+func value(o *option.Option, v reflect.Value) any {
+	at := v.FieldByIndex(o.Index)
+	if o.IsLists() {
+		return listsValue(o, v, at)
 	}
 	if at.Kind() == reflect.Pointer && !at.IsNil() && at.Type().Elem().Kind() != reflect.Struct {
 		at = at.Elem()
 	}
-	if at.IsZero() && o.zero == "-" {
-		return o.empty
+	if at.IsZero() && o.Zero == "-" {
+		return o.Empty
 	}
 	if value, ok := at.Interface().(fmt.Stringer); ok {
 		return value.String()
@@ -67,25 +71,25 @@ func (o *Option) value(v reflect.Value) any {
 
 // SetDocument sets options to values of a JSON object. It returns an Error for an invalid value, or a name that is not
 // an option.
-func SetDocument(options any, of []Option, document map[string]json.RawMessage) error {
+func SetDocument(options any, of []option.Option, document map[string]json.RawMessage) error {
 	if err := TakeDocument(options, of, document); err != nil {
 		return err
 	}
 	for _, key := range slices.Sorted(maps.Keys(document)) {
-		return Wrong(nameOf(key), " is no option")
+		return option.Wrong(nameOf(key), " is no option")
 	}
 	return nil
 }
 
 // TakeDocument sets options to values of a JSON object, and takes these out of it. null is as if nothing stood there.
-func TakeDocument(options any, of []Option, document map[string]json.RawMessage) error {
+func TakeDocument(options any, of []option.Option, document map[string]json.RawMessage) error {
 	for _, key := range slices.Sorted(maps.Keys(document)) {
 		o := find(of, nameOf(key))
-		if o.typ == nil {
+		if o.Type == nil {
 			continue
 		}
 		if said := Say(document[key]); said != nil {
-			if err := o.Set(options, said); err != nil {
+			if err := Set(o, options, said); err != nil {
 				return err
 			}
 		}
@@ -116,16 +120,16 @@ func Say(value json.RawMessage) any {
 }
 
 // setJSON sets a field to a value of JSON that is no text.
-func (o *Option) setJSON(v, at reflect.Value, value json.RawMessage) error {
+func setJSON(o *option.Option, v, at reflect.Value, value json.RawMessage) error {
 	var list []string
 	isList := value[0] == '['
 	switch own, ok := at.Addr().Interface().(json.Unmarshaler); {
 	case ok:
 		return own.UnmarshalJSON(value)
-	case o.isLists():
-		return o.setListsJSON(v, at, value)
+	case o.IsLists():
+		return setListsJSON(o, v, at, value)
 	case isList && o.Kind == "list" && json.Unmarshal(value, &list) == nil:
-		return o.set(v, at, list)
+		return set(o, v, at, list)
 	case o.Kind == "list":
 		return fmt.Errorf("%s: must be a list of texts", value)
 	case isList || value[0] == '{':
@@ -133,5 +137,5 @@ func (o *Option) setJSON(v, at reflect.Value, value json.RawMessage) error {
 	case o.Kind == "text" || o.Kind == "path":
 		return fmt.Errorf("%s: must be a text", value)
 	}
-	return o.set(v, at, string(value))
+	return set(o, v, at, string(value))
 }

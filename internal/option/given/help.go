@@ -1,4 +1,4 @@
-package option
+package given
 
 // long has the help that is too long for a tag, by the names of options: their tag is help:"...". Where options of a
 // name have other texts, the tag has a key of its own: help:"...split-train".

@@ -88,7 +88,7 @@ func newLoader(ctx context.Context, src Source, opt Options) (l *Loader, err err
 // prepare makes the workers and takes the memory.
 func (l *Loader) prepare(ctx context.Context) error {
 	p, before := l.plan, l.ledger.Used(pinned.Scratch)
-	if err := l.trace.open(ctx, l.asked.Tuning.Trace); err != nil {
+	if err := l.trace.open(ctx, l.asked.Tuning.Trace, l.asked.Hooks.Trace); err != nil {
 		return err
 	}
 	l.state = newState(p.Recipe, l.placed.ID())
@@ -223,6 +223,6 @@ func (l *Loader) freeAll() {
 			errs = append(errs, s.Close())
 		}
 	}
-	errs = append(errs, l.ahead.Close(), l.plan.CloseShared(), l.placed.release(), l.trace.Close())
+	errs = append(errs, l.ahead.Close(), l.plan.CloseShared(), l.placed.release(), l.trace.close())
 	l.closeErr = errors.Join(errs...)
 }

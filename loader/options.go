@@ -1,6 +1,8 @@
 package loader
 
 import (
+	"context"
+	"io"
 	"log/slog"
 	"time"
 
@@ -311,6 +313,8 @@ type Hooks struct {
 	// batches, and Disk.CacheBytes of them are kept. The source needs only the columns' shapes: their files may be
 	// sparse. Verify ignores these columns. It is for one placed source; nil: this machine has all rows.
 	Remote tier.Remote
+	// Trace opens the file of Tuning.Trace: trace.Open, of package loader/trace, which loaders do not link otherwise.
+	Trace func(ctx context.Context, path string) (io.Closer, error)
 	// PerSlot is how many bytes the caller keeps for each slot, such as the feed's copies of ids: MaxMemory leaves room
 	// for them.
 	PerSlot int64 `range:"0,"`

@@ -33,8 +33,8 @@ type traced struct {
 	trial, rows int64 // rows of the batches on trial, and of all
 }
 
-// trace loads two epochs with the columns in memory.
-func trace(t *testing.T, g *graph.Graph, opt loader.Options) (x traced) {
+// traceOf loads two epochs with the columns in memory.
+func traceOf(t *testing.T, g *graph.Graph, opt loader.Options) (x traced) {
 	t.Helper()
 	opt.Residence = loader.Mapped
 	l := open(t, g, opt)
@@ -114,7 +114,7 @@ func TestAnOutlookIsWhatATraceOfTwoEpochsComesTo(t *testing.T) {
 		opt := loader.Options{Sampler: neighbor, BatchSize: c.batch, Shuffle: true, Workers: 3,
 			Disk: loader.DiskOptions{CacheBytes: c.cache, Lookahead: c.lookahead, PackBytes: c.pack}}
 		opt.Device.Name, opt.Columns.Nodes, opt.Columns.Seeds = "cpu", []string{"feature"}, []string{"feature"}
-		x := trace(t, g, opt)
+		x := traceOf(t, g, opt)
 		batches := int64(len(x.asks)) / 2
 		what := fmt.Sprintf("%+v, %d rows", c, x.rows)
 		loader.SimulateAbout(t, x.trial/min(batches, 4)*batches*2/int64(c.one)+1)

@@ -3,13 +3,15 @@ package loader
 import (
 	"context"
 	"fmt"
+	"io"
 
 	"github.com/khop-gnn/khop/internal/timeline"
 )
 
 // traced is the part of a loader in a trace. Without one all lanes are nil.
 type traced struct {
-	*timeline.File
+	*timeline.Recorder
+	file    io.Closer // writes what is recorded
 	workers []*timeline.Lane
 	loop    *timeline.Lane
 	kept    []*timeline.Lane // of slots, whose batches others hold
@@ -18,14 +20,35 @@ type traced struct {
 }
 
 // open opens the file, where one is asked for.
-func (t *traced) open(ctx context.Context, file string) (err error) {
-	t.File, err = timeline.Open(ctx, file)
-	return err
+func (t *traced) open(ctx context.Context, path string, open func(context.Context, string) (io.Closer, error)) error {
+	if path == "" {
+		return nil
+	}
+	if open == nil {
+		return refuse("Tuning.Trace", " needs Hooks.Trace: trace.Open, of package loader/trace")
+	}
+	file, err := open(ctx, path)
+	if err != nil {
+		return err
+	}
+	t.file = file
+	if f, ok := file.(timeline.Trace); ok {
+		t.Recorder = f.Record()
+	}
+	return nil
+}
+
+// close writes the file, where there is one.
+func (t *traced) close() error {
+	if t.file == nil {
+		return nil
+	}
+	return t.file.Close()
 }
 
 // begin makes the lanes.
 func (t *traced) begin(ranks share, workers, slots int) {
-	if t.File == nil {
+	if t.Recorder == nil {
 		return
 	}
 	rank := ""
@@ -47,7 +70,7 @@ func (t *traced) begin(ranks share, workers, slots int) {
 
 // worker returns the lane of a worker; nil without a trace.
 func (t *traced) worker(i int) *timeline.Lane {
-	if t.File == nil {
+	if t.Recorder == nil {
 		return nil
 	}
 	return t.workers[i]
@@ -55,14 +78,14 @@ func (t *traced) worker(i int) *timeline.Lane {
 
 // keeps notes that the batch of a slot is kept from now on.
 func (t *traced) keeps(s *ownedSlot) {
-	if t.File != nil {
+	if t.Recorder != nil {
 		s.keptAt = t.kept[s.Index].Now()
 	}
 }
 
 // released records how long a batch was kept.
 func (t *traced) released(s *ownedSlot) {
-	if t.File != nil {
+	if t.Recorder != nil {
 		lane := t.kept[s.Index]
 		lane.Was("batch", int64(s.batch.Number), s.keptAt, lane.Now())
 	}
@@ -71,7 +94,7 @@ func (t *traced) released(s *ownedSlot) {
 // counters records which counters are others as the loop takes a batch.
 func (r *run) counters() {
 	l, t := r.l, &r.l.trace
-	if t.File == nil {
+	if t.Recorder == nil {
 		return
 	}
 	ready := 0

@@ -13,6 +13,7 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/trace"
 )
 
 // A device's streams have lanes of their own: a batch is sampled on one while its worker waits for that, then its rows
@@ -21,7 +22,8 @@ func TestATraceShowsTheStreamsOfADevice(t *testing.T) {
 	cudatest.Open(t)
 	path := filepath.Join(t.TempDir(), "trace.json")
 	l := expect.Must(loader.New(graphs.Plain(t, 2000, 6), loader.Options{Sampler: neighbor, BatchSize: 100, Workers: 2,
-		Device: loader.DeviceOptions{Name: "cuda:0"}, Tuning: loader.TuningOptions{Trace: path}}))(t)
+		Device: loader.DeviceOptions{Name: "cuda:0"}, Tuning: loader.TuningOptions{Trace: path},
+		Hooks: loader.Hooks{Trace: trace.Open}}))(t)
 	batches := 0
 	for epoch := range uint64(2) {
 		for b, err := range l.Epoch(background, epoch) {

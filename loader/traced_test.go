@@ -18,6 +18,7 @@ import (
 	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/internal/wholefile"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/trace"
 	"github.com/khop-gnn/khop/sampling"
 )
 
@@ -94,7 +95,8 @@ func TestATraceShowsWhatWorkersAndLoopDid(t *testing.T) {
 		}
 		sampler := hooked{Neighbor: sampling.Neighbor{Fanouts: []int{3, 2}}, before: takes}
 		l := expect.Must(loader.New(g, loader.Options{Sampler: sampler, BatchSize: 50, Workers: 2,
-			Device: loader.DeviceOptions{Name: "cpu"}, Tuning: loader.TuningOptions{Trace: path}}))(t)
+			Device: loader.DeviceOptions{Name: "cpu"}, Tuning: loader.TuningOptions{Trace: path},
+			Hooks: loader.Hooks{Trace: trace.Open}}))(t)
 		began = time.Now()
 		for _, err := range l.Epoch(background, 0) {
 			expect.OK(t, err)
@@ -142,7 +144,7 @@ func TestATraceShowsWhatIsFetchedAndWhatIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := expect.Must(loader.New(graphs.Plain(t, 400, 4), loader.Options{Sampler: neighbor, BatchSize: 50,
 			Workers: 2, Device: loader.DeviceOptions{Name: "cpu"}, Tuning: loader.TuningOptions{Trace: path},
-			Hooks: loader.Hooks{Tier: slow}}))(t)
+			Hooks: loader.Hooks{Trace: trace.Open, Tier: slow}}))(t)
 		for b, err := range l.Epoch(background, 0) {
 			expect.OK(t, err)
 			b.Keep()
@@ -191,7 +193,8 @@ func TestATraceCountsTheBatchesThatAreReady(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "trace.json")
 	synctest.Test(t, func(t *testing.T) {
 		l := expect.Must(loader.New(graphs.Plain(t, 400, 4), loader.Options{Sampler: neighbor, BatchSize: 20,
-			Workers: 2, Device: loader.DeviceOptions{Name: "cpu"}, Tuning: loader.TuningOptions{Trace: path}}))(t)
+			Workers: 2, Device: loader.DeviceOptions{Name: "cpu"}, Tuning: loader.TuningOptions{Trace: path},
+			Hooks: loader.Hooks{Trace: trace.Open}}))(t)
 		for epoch := range uint64(10) {
 			n := 0
 			for _, err := range l.Epoch(background, epoch) {
@@ -221,7 +224,8 @@ func TestRanksShareATrace(t *testing.T) {
 	var all []*loader.Loader
 	for rank := range 2 {
 		l := expect.Must(loader.New(g, loader.Options{Sampler: neighbor, BatchSize: 50, Workers: 1, Rank: rank,
-			WorldSize: 2, Device: loader.DeviceOptions{Name: "cpu"}, Tuning: loader.TuningOptions{Trace: path}}))(t)
+			WorldSize: 2, Device: loader.DeviceOptions{Name: "cpu"}, Tuning: loader.TuningOptions{Trace: path},
+			Hooks: loader.Hooks{Trace: trace.Open}}))(t)
 		digests(t, l.Epoch(background, 0))
 		all = append(all, l)
 	}
@@ -243,6 +247,7 @@ func TestATraceReplacesTracesAlone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notes.txt")
 	expect.OK(t, os.WriteFile(path, []byte("my notes"), 0o600))
 	opt := loader.Options{Sampler: neighbor, BatchSize: 50, Tuning: loader.TuningOptions{Trace: path},
+		Hooks:  loader.Hooks{Trace: trace.Open},
 		Device: loader.DeviceOptions{Name: "cpu"}}
 	_, err := loader.New(graphs.Plain(t, 400, 4), opt)
 	expect.That(t, err != nil && strings.Contains(err.Error(), "notes.txt"), "a foreign file: %v", err)
@@ -250,4 +255,7 @@ func TestATraceReplacesTracesAlone(t *testing.T) {
 	opt.Tuning.Trace = filepath.Dir(path)
 	_, err = loader.New(graphs.Plain(t, 400, 4), opt)
 	expect.That(t, errors.Is(err, wholefile.ErrKind), "a folder: %v", err)
+	opt.Hooks.Trace = nil
+	_, err = loader.New(graphs.Plain(t, 400, 4), opt)
+	expect.Says(t, err, loader.ErrOptions, "Tuning.Trace needs Hooks.Trace: trace.Open", "nobody writes it")
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/khop-gnn/khop/cmd/khop/internal/runreport"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/paths"
-	"github.com/khop-gnn/khop/internal/timeline"
+	"github.com/khop-gnn/khop/internal/tracefile"
 	"github.com/khop-gnn/khop/internal/wholefile"
 	"github.com/khop-gnn/khop/loader"
 )
@@ -63,7 +63,7 @@ const mostTrace = 2 << 30
 
 // Run merges.
 func (c *traceMergeCmd) Run(env *environment) error {
-	out := timeline.Output(c.Target, c.Force, orForce, c.Traces...)
+	out := tracefile.Output(c.Target, c.Force, orForce, c.Traces...)
 	if err := out.Check(); err != nil {
 		return err
 	}

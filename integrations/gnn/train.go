@@ -11,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/trace"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/sparse"
 	"github.com/khop-gnn/khop/unified"
@@ -125,7 +126,8 @@ func open(ctx context.Context, source loader.Source, opt Options, memory *budget
 	o := loader.Options{Sampler: sampling.Neighbor{Fanouts: opt.Fanouts, Frontier: sampling.AllNodes},
 		BatchSize: opt.BatchSize, Shuffle: true, Seed: opt.Seed, Device: loader.DeviceOptions{Name: "cpu"},
 		Workers: opt.Workers,
-		Columns: loader.ColumnOptions{Prepare: preparation(opt.Model)}, Tuning: loader.TuningOptions{Trace: opt.Trace}}
+		Columns: loader.ColumnOptions{Prepare: preparation(opt.Model)}, Tuning: loader.TuningOptions{Trace: opt.Trace},
+		Hooks: loader.Hooks{Trace: trace.Open}}
 	if memory.limit > 0 {
 		o.MaxMemory = max((memory.limit-memory.held)/2, 1)
 		memory.held += o.MaxMemory

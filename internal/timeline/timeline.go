@@ -1,174 +1,100 @@
-// Package timeline records what goroutines did when, and writes it as a Chrome trace, which Perfetto opens.
+// Package timeline records what goroutines did when. Package tracefile writes it as a Chrome trace.
 //
-// A File has Lanes, one for each goroutine, which records spans that nest, arrows and counters in memory of its own:
-// the last ones stay. Nothing is written before Close. A nil Lane records nothing, and costs a comparison.
-//
-// Times are microseconds since baseTimeNanoseconds of the file, a time of day, as in torch's profiler.
+// A Recorder has Lanes, one for each goroutine, which records spans that nest, arrows and counters in memory of its
+// own: the last ones stay. A nil Lane records nothing, and costs a comparison.
 package timeline
 
 import (
+	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"io"
-	"os"
-	"path/filepath"
+	"math"
+	"slices"
 	"sync"
 	"time"
-
-	"github.com/khop-gnn/khop/internal/wholefile"
 )
 
 // Most is how many events a lane keeps.
 var Most = 1 << 15
 
-// mark begins every file, so that it can be told from others.
-const mark = `{"schema":"khop trace 1"`
-
-// File is a trace that is being recorded.
-type File struct {
-	out  wholefile.Output
-	path string
-	to   io.WriteCloser // opened by Open; nil for a file that Close replaces
-
+// Recorder is a trace that is being recorded. All methods may be called on nil.
+type Recorder struct {
 	mu    sync.Mutex
-	users int
 	lanes []*Lane
 	ids   uint64
 }
 
-// open are the files of this process that are being recorded, so that loaders share one.
-var open = struct {
-	sync.Mutex
-	files map[string]*File
-}{files: map[string]*File{}}
-
-// Open returns the file of a path, which all who opened it share; nil for an empty path. It refuses what Close could
-// not write: a file that is not a trace of khop's. It waits for the reader of a pipe, until ctx ends.
-func Open(ctx context.Context, path string) (*File, error) {
-	if path == "" {
-		return nil, nil
-	}
-	if path != "-" {
-		full, err := filepath.Abs(path)
-		if err != nil {
-			return nil, err
-		}
-		path = full
-	}
-	open.Lock()
-	defer open.Unlock()
-	f := open.files[path]
-	if f == nil {
-		f = &File{out: Output(path, false, ""), path: path}
-		var err error
-		if f.to, err = f.out.Stream(ctx); err != nil {
-			return nil, fmt.Errorf("the trace: %w", err)
-		}
-		open.files[path] = f
-	}
-	f.users++
-	return f, nil
-}
-
-// Output is the file that a trace is written to: it replaces a trace that khop has written, and other files with force.
-// Where there is another file, remedy says what to do.
-func Output(path string, force bool, remedy string, read ...string) wholefile.Output {
-	return wholefile.Output{Path: path, Mode: 0o644, Ours: wholefile.Begins(mark), Force: force, Else: remedy,
-		From: read}
-}
-
-// Close writes the file, when all who opened it have called it and no lane is in use.
-func (f *File) Close() error {
-	if f == nil {
+// Lane returns a new lane; nil of nil.
+func (r *Recorder) Lane(name string) *Lane {
+	if r == nil {
 		return nil
 	}
-	open.Lock()
-	f.users--
-	last := f.users == 0
-	if last {
-		delete(open.files, f.path)
-	}
-	open.Unlock()
-	if !last {
-		return nil
-	}
-	var err error
-	if f.to != nil {
-		err = errors.Join(f.write(f.to), f.to.Close())
-	} else {
-		err = f.out.Write(context.Background(), f.write)
-	}
-	if err != nil {
-		return fmt.Errorf("the trace: %w", err)
-	}
-	return nil
-}
-
-// Lane returns a new lane; nil of no file.
-func (f *File) Lane(name string) *Lane {
-	if f == nil {
-		return nil
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	l := &Lane{file: f, name: name, number: len(f.lanes), epoch: time.Now()}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := &Lane{of: r, name: name, number: len(r.lanes), epoch: time.Now()}
 	l.unix = l.epoch.UnixNano()
-	f.lanes = append(f.lanes, l)
+	r.lanes = append(r.lanes, l)
 	return l
 }
 
 // Arrows returns n numbers for arrows that nobody else has, from the returned one on.
-func (f *File) Arrows(n uint64) uint64 {
-	if f == nil {
+func (r *Recorder) Arrows(n uint64) uint64 {
+	if r == nil {
 		return 0
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	first := f.ids
-	f.ids += n
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first := r.ids
+	r.ids += n
 	return first
+}
+
+// Trace is a recorder that Close writes.
+type Trace interface {
+	io.Closer
+	Record() *Recorder
 }
 
 // Lane is a row of the picture: what one goroutine at a time did. All methods may be called on nil.
 type Lane struct {
-	file   *File
+	of     *Recorder
 	name   string
 	number int
 	epoch  time.Time // of times of this lane, with the monotonic clock
 	unix   int64     // the same, nanoseconds
-	events []event   // the last ones, once there are Most of them: a ring
+	events []Event   // the last ones, once there are Most of them: a ring
 	next   int       // of it
 
 	told  sync.Mutex // of what is reported afterwards
 	apart bool       // its spans were reported afterwards, and do not nest
 }
 
-type kind uint8
+// Kind says what an event is.
+type Kind uint8
 
 const (
-	span    kind = iota
-	made         // the beginning of an arrow
-	used         // its end
-	counter      // a value from now on
-	change       // by how much a counter differs from now on
+	OfSpan    Kind = iota // something that took its time
+	OfMade                // the beginning of an arrow
+	OfUsed                // its end
+	OfCounter             // a value from now on
+	OfChange              // by how much a counter differs from now on
 )
 
-// event is a span of a name, with a number, or an arrow, or a value.
-type event struct {
-	name   string
-	start  int64 // nanoseconds, unix
-	length int64
-	value  int64
-	kind   kind
+// Event is a span of a name, with a number, or an arrow, or a value.
+type Event struct {
+	Name   string
+	Start  int64 // nanoseconds, unix
+	Length int64
+	Value  int64 // -1 for a span without a number
+	Kind   Kind
 }
 
-// Beside returns a new lane of the same file, which is for something that the goroutine drives, such as a stream.
+// Beside returns a new lane of the same recorder, which is for something that the goroutine drives, such as a stream.
 func (l *Lane) Beside(name string) *Lane {
 	if l == nil {
 		return nil
 	}
-	return l.file.Lane(l.name + ": " + name)
+	return l.of.Lane(l.name + ": " + name)
 }
 
 // Now returns the time of day, in nanoseconds; 0 of nil.
@@ -181,7 +107,7 @@ func (l *Lane) Now() int64 {
 
 func (l *Lane) now() int64 { return l.unix + int64(time.Since(l.epoch)) }
 
-func (l *Lane) add(e event) {
+func (l *Lane) add(e Event) {
 	if len(l.events) < Most {
 		l.events = append(l.events, e)
 		return
@@ -193,7 +119,7 @@ func (l *Lane) add(e event) {
 // Span is something that has begun.
 type Span struct {
 	lane *Lane
-	e    event
+	e    Event
 }
 
 // Begin begins a span with a number, which says which batch or hop it is about; -1 for none.
@@ -201,7 +127,7 @@ func (l *Lane) Begin(name string, number int64) Span {
 	if l == nil {
 		return Span{}
 	}
-	return Span{l, event{name: name, value: number, start: l.now()}}
+	return Span{l, Event{Name: name, Value: number, Start: l.now()}}
 }
 
 // End ends a span, within the one that began before it on the lane.
@@ -209,35 +135,35 @@ func (s Span) End() {
 	if s.lane == nil {
 		return
 	}
-	s.e.length = s.lane.now() - s.e.start
+	s.e.Length = s.lane.now() - s.e.Start
 	s.lane.add(s.e)
 }
 
 // Ended records a span of a length that ends now.
 func (l *Lane) Ended(name string, length time.Duration) {
 	if l != nil && length > 0 {
-		l.add(event{name: name, value: -1, start: l.now() - int64(length), length: int64(length)})
+		l.add(Event{Name: name, Value: -1, Start: l.now() - int64(length), Length: int64(length)})
 	}
 }
 
 // Made begins an arrow at the span that is under way.
 func (l *Lane) Made(arrow uint64) {
 	if l != nil {
-		l.add(event{kind: made, value: int64(arrow), start: l.now()})
+		l.add(Event{Kind: OfMade, Value: int64(arrow), Start: l.now()})
 	}
 }
 
 // Used ends an arrow at the span that is under way.
 func (l *Lane) Used(arrow uint64) {
 	if l != nil {
-		l.add(event{kind: used, value: int64(arrow), start: l.now()})
+		l.add(Event{Kind: OfUsed, Value: int64(arrow), Start: l.now()})
 	}
 }
 
 // Count says what a counter is from now on.
 func (l *Lane) Count(name string, value int64) {
 	if l != nil {
-		l.add(event{kind: counter, name: name, value: value, start: l.now()})
+		l.add(Event{Kind: OfCounter, Name: name, Value: value, Start: l.now()})
 	}
 }
 
@@ -249,8 +175,8 @@ func (l *Lane) Change(name string, n, begin, end int64) {
 	}
 	l.told.Lock()
 	defer l.told.Unlock()
-	l.add(event{kind: change, name: name, value: n, start: begin})
-	l.add(event{kind: change, name: name, value: -n, start: max(begin, end)})
+	l.add(Event{Kind: OfChange, Name: name, Value: n, Start: begin})
+	l.add(Event{Kind: OfChange, Name: name, Value: -n, Start: max(begin, end)})
 }
 
 // Was records afterwards a span with a number. Any goroutine may call it, if nothing but Change and Was is called on
@@ -262,7 +188,7 @@ func (l *Lane) Was(name string, number, begin, end int64) {
 	l.told.Lock()
 	defer l.told.Unlock()
 	l.apart = true
-	l.add(event{name: name, value: number, start: begin, length: max(0, end-begin)})
+	l.add(Event{Name: name, Value: number, Start: begin, Length: max(0, end-begin)})
 }
 
 type key struct{}
@@ -281,5 +207,42 @@ func Of(ctx context.Context) *Lane {
 	return l
 }
 
-// process is a variable for tests only.
-var process = os.Getpid
+// Recorded is what a lane has recorded.
+type Recorded struct {
+	Name   string
+	Number int
+	Events []Event // by their beginnings, the longest first; spans nest
+	Full   bool    // there were more events: these are the last ones
+}
+
+// Recorded returns what was recorded, by lane. No lane is in use but by Change and Was.
+func (r *Recorder) Recorded() (all []Recorded) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, l := range r.lanes {
+		l.told.Lock() // batches outlive loaders
+		l.inOrder()
+		all = append(all, Recorded{l.name, l.number, slices.Clone(l.events), len(l.events) == Most})
+		l.told.Unlock()
+	}
+	return all
+}
+
+// inOrder sorts events by their beginnings, the longest first.
+func (l *Lane) inOrder() {
+	l.next = 0
+	slices.SortStableFunc(l.events, func(a, b Event) int {
+		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.Length, a.Length))
+	})
+	if !l.apart {
+		return
+	}
+	last := int64(math.MinInt64)
+	for i := range l.events {
+		if e := &l.events[i]; e.Kind == OfSpan {
+			end := max(e.Start+e.Length, last)
+			e.Start = max(e.Start, last)
+			e.Length, last = end-e.Start, end
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/khop-gnn/khop/internal/samplers"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/loader/rows"
+	"github.com/khop-gnn/khop/loader/trace"
 	"github.com/khop-gnn/khop/sampling"
 )
 
@@ -26,9 +27,11 @@ type Options struct {
 	RowsFrom string `value:"ADDRESS" empty:"here" help:"..."`
 }
 
-// Loader returns the options for loader.New, with a Remote for RowsFrom. It is for one placed source.
+// Loader returns the options for loader.New, with a Remote for RowsFrom, and what writes Tuning.Trace. It is for one
+// placed source.
 func (o Options) Loader() (opt loader.Options, err error) {
 	opt = o.Options
+	opt.Hooks.Trace = trace.Open
 	if o.RowsFrom != "" {
 		opt.Hooks.Remote, err = rows.From(o.RowsFrom)
 	}

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/khop-gnn/khop/internal/timeline"
+	"github.com/khop-gnn/khop/internal/tracefile"
 )
 
 // ErrTrace is returned for a file that is no Chrome trace.
@@ -168,7 +168,7 @@ func Merge(to io.Writer, traces []*Trace) error {
 	for _, t := range traces {
 		base = max(base, t.Base)
 	}
-	w := timeline.NewWriter(to, base)
+	w := tracefile.NewWriter(to, base)
 	for i, t := range traces {
 		if _, err := t.each(func(_ int, event json.RawMessage) error {
 			moved, err := move(event, t.Base-base, uint64(i)<<32)
@@ -207,7 +207,7 @@ func move(event json.RawMessage, later int64, ids uint64) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		fields["ts"] = timeline.Micros(nil, at+later)
+		fields["ts"] = tracefile.Micros(nil, at+later)
 	}
 	if ours {
 		id, err := strconv.ParseUint(string(e.ID), 10, 32)

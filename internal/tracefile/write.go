@@ -1,4 +1,4 @@
-package timeline
+package tracefile
 
 import (
 	"bufio"
@@ -9,50 +9,47 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/khop-gnn/khop/internal/timeline"
 )
 
 // firstThread is the number of the first lane. Traces of others in the same process have those of threads.
 const firstThread = 1 << 24
 
-// write writes the trace. Of lanes that kept their last events alone the others show no more, so that the picture is
-// whole from its beginning on.
-func (f *File) write(to io.Writer) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+// write writes what was recorded. Of lanes that kept their last events alone the others show no more, so that the
+// picture is whole from its beginning on.
+func write(to io.Writer, lanes []timeline.Recorded) error {
 	from, base := int64(math.MinInt64), int64(math.MaxInt64)
-	for _, l := range f.lanes {
-		l.told.Lock() // batches outlive loaders
-		defer l.told.Unlock()
-		l.inOrder()
-		if len(l.events) > 0 {
-			base = min(base, l.events[0].start)
+	for _, l := range lanes {
+		if len(l.Events) > 0 {
+			base = min(base, l.Events[0].Start)
 		}
-		if len(l.events) == Most {
-			from = max(from, l.events[0].start)
+		if l.Full {
+			from = max(from, l.Events[0].Start)
 		}
 	}
 	base = max(base, from) / int64(time.Second) * int64(time.Second)
-	if len(f.lanes) == 0 || base > math.MaxInt64/2 {
+	if len(lanes) == 0 || base > math.MaxInt64/2 {
 		base = 0
 	}
-	arrows := f.arrows(from)
+	ends := arrows(lanes, from)
 	w := NewWriter(to, base)
 	w.meta(0, "process_name", "khop")
-	for _, l := range f.lanes {
-		if len(l.events) == 0 {
+	for _, l := range lanes {
+		if len(l.Events) == 0 {
 			continue
 		}
-		w.meta(firstThread+l.number, "thread_name", l.name)
-		w.sort(firstThread + l.number)
-		for i := range l.events {
-			e := &l.events[i]
-			arrow := (e.kind == made || e.kind == used) && arrows[e.value] == 2
-			if e.start >= from && (e.kind == span || e.kind == counter || arrow) {
-				w.own(e, firstThread+l.number)
+		w.meta(firstThread+l.Number, "thread_name", l.Name)
+		w.sort(firstThread + l.Number)
+		for i := range l.Events {
+			e := &l.Events[i]
+			arrow := (e.Kind == timeline.OfMade || e.Kind == timeline.OfUsed) && ends[e.Value] == 2
+			if e.Start >= from && (e.Kind == timeline.OfSpan || e.Kind == timeline.OfCounter || arrow) {
+				w.own(e, firstThread+l.Number)
 			}
 		}
 	}
-	for _, e := range f.changes(from) {
+	for _, e := range changes(lanes, from) {
 		w.own(&e, firstThread)
 	}
 	return w.End()
@@ -60,58 +57,39 @@ func (f *File) write(to io.Writer) error {
 
 // changes returns counters that many lanes change, as values. What they were before the first change that is left is
 // not known, so the least of them is 0.
-func (f *File) changes(from int64) (all []event) {
-	for _, l := range f.lanes {
-		for i := range l.events {
-			if e := &l.events[i]; e.kind == change && e.start >= from {
+func changes(lanes []timeline.Recorded, from int64) (all []timeline.Event) {
+	for _, l := range lanes {
+		for i := range l.Events {
+			if e := &l.Events[i]; e.Kind == timeline.OfChange && e.Start >= from {
 				all = append(all, *e)
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b event) int { return cmp.Compare(a.start, b.start) })
+	slices.SortStableFunc(all, func(a, b timeline.Event) int { return cmp.Compare(a.Start, b.Start) })
 	values, least := map[string]int64{}, map[string]int64{}
 	for i := range all {
 		e := &all[i]
-		values[e.name] += e.value
-		e.kind, e.value = counter, values[e.name]
-		least[e.name] = min(least[e.name], e.value)
+		values[e.Name] += e.Value
+		e.Kind, e.Value = timeline.OfCounter, values[e.Name]
+		least[e.Name] = min(least[e.Name], e.Value)
 	}
 	for i := range all {
-		all[i].value -= least[all[i].name]
+		all[i].Value -= least[all[i].Name]
 	}
 	return all
 }
 
 // arrows counts the ends of each arrow.
-func (f *File) arrows(from int64) map[int64]int {
+func arrows(lanes []timeline.Recorded, from int64) map[int64]int {
 	ends := map[int64]int{}
-	for _, l := range f.lanes {
-		for i := range l.events {
-			if e := &l.events[i]; e.start >= from && (e.kind == made || e.kind == used) {
-				ends[e.value]++
+	for _, l := range lanes {
+		for i := range l.Events {
+			if e := &l.Events[i]; e.Start >= from && (e.Kind == timeline.OfMade || e.Kind == timeline.OfUsed) {
+				ends[e.Value]++
 			}
 		}
 	}
 	return ends
-}
-
-// inOrder sorts events by their beginnings, the longest first.
-func (l *Lane) inOrder() {
-	l.next = 0
-	slices.SortStableFunc(l.events, func(a, b event) int {
-		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.length, a.length))
-	})
-	if !l.apart {
-		return
-	}
-	last := int64(math.MinInt64)
-	for i := range l.events {
-		if e := &l.events[i]; e.kind == span {
-			end := max(e.start+e.length, last)
-			e.start = max(e.start, last)
-			e.length, last = end-e.start, end
-		}
-	}
 }
 
 // Writer writes the events of a trace. The first error stays, and End returns it.
@@ -173,36 +151,36 @@ func Micros(b []byte, ns int64) []byte {
 }
 
 // own writes an event of a lane.
-func (w *Writer) own(e *event, thread int) {
+func (w *Writer) own(e *timeline.Event, thread int) {
 	w.begin()
 	b := append(w.room[:0], `{"cat":"khop","pid":`...)
 	b = strconv.AppendInt(b, w.process, 10)
 	b = append(b, `,"tid":`...)
 	b = strconv.AppendInt(b, int64(thread), 10)
 	b = append(b, `,"ts":`...)
-	b = Micros(b, e.start-w.base)
-	switch e.kind {
-	case span:
+	b = Micros(b, e.Start-w.base)
+	switch e.Kind {
+	case timeline.OfSpan:
 		b = append(b, `,"ph":"X","dur":`...)
-		b = Micros(b, e.length)
+		b = Micros(b, e.Length)
 		b = append(b, `,"name":`...)
-		b = strconv.AppendQuote(b, e.name)
-		if e.value >= 0 {
+		b = strconv.AppendQuote(b, e.Name)
+		if e.Value >= 0 {
 			b = append(b, `,"args":{"number":`...)
-			b = append(strconv.AppendInt(b, e.value, 10), '}')
+			b = append(strconv.AppendInt(b, e.Value, 10), '}')
 		}
-	case counter:
+	case timeline.OfCounter:
 		b = append(b, `,"ph":"C","name":`...)
-		b = strconv.AppendQuote(b, e.name)
+		b = strconv.AppendQuote(b, e.Name)
 		b = append(b, `,"args":{"value":`...)
-		b = append(strconv.AppendInt(b, e.value, 10), '}')
+		b = append(strconv.AppendInt(b, e.Value, 10), '}')
 	default:
 		begins := `,"name":"batch","ph":"s","id":`
-		if e.kind == used {
+		if e.Kind == timeline.OfUsed {
 			begins = `,"name":"batch","ph":"f","bp":"e","id":`
 		}
 		b = append(b, begins...)
-		b = strconv.AppendInt(b, e.value, 10)
+		b = strconv.AppendInt(b, e.Value, 10)
 	}
 	w.room = append(b, '}')
 	_, _ = w.to.Write(w.room)

@@ -1,13 +1,15 @@
-package timeline
+package tracefile
 
 import (
 	"io"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/timeline"
 )
 
 // BenchmarkABatch records what a worker and the loop do for a batch, and writes it.
 func BenchmarkABatch(b *testing.B) {
-	f := &File{}
+	f := &timeline.Recorder{}
 	worker, loop := f.Lane("worker"), f.Lane("loop")
 	for i := range uint64(b.N) {
 		batch := worker.Begin("batch", int64(i))
@@ -22,7 +24,7 @@ func BenchmarkABatch(b *testing.B) {
 		loop.Used(i)
 		step.End()
 	}
-	if err := f.write(io.Discard); err != nil {
+	if err := write(io.Discard, f.Recorded()); err != nil {
 		b.Fatal(err)
 	}
 }

@@ -266,7 +266,7 @@ class Structure:
         return self._degrees[transposed]
 
     def squares(self, transposed: bool, values: Tensor, stamp: int) -> Tensor:
-        """Returns the sum of the squares of the values of each row, or of each column. values are float32 [edges, 1]."""
+        """Returns the sums of squares of the values of rows, or of columns. values are float32 [edges, 1]."""
         kept = self._squares.get(transposed)
         if kept is None or stamp == 0 or kept[0] != stamp:
             rows, columns, order = self.ends()

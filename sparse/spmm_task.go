@@ -15,18 +15,18 @@ type spmmRun struct {
 	scale            unsafe.Pointer // float32 of row 0, or nil
 	indptr           unsafe.Pointer
 	indices          unsafe.Pointer
-	limit            uintptr        // the address of the first index that has none so far ahead
-	xStride, yStride int            // bytes of a row
-	ahead            int            // bytes of the indices from an edge to the one whose row is prefetched
-	tail             int            // bytes of x from column 0 of the tile to its last vector
-	wide             uint64         // 1: indptr is int64
-	mask             uint64         // which lanes a tile narrower than a vector has: bits, or the address of words
-	extra            int            // bytes from column 0 of the tile to its last; 0 where rows of x are whole lines
-	index            int            // bytes of an index, of which the lower 4 count
-	vectors          int            // of the tile; 0: less than one
-	step             int            // bytes from the weight of an edge to the next; 0: no weights, or the same for all
-	brain            uint64         // 1: x is of unified.Brain, where it has 16 bits
-	shift            uint64         // the logarithm of index
+	limit            uintptr // the address of the first index that has none so far ahead
+	xStride, yStride int     // bytes of a row
+	ahead            int     // bytes of the indices from an edge to the one whose row is prefetched
+	tail             int     // bytes of x from column 0 of the tile to its last vector
+	wide             uint64  // 1: indptr is int64
+	mask             uint64  // which lanes a tile narrower than a vector has: bits, or the address of words
+	extra            int     // bytes from column 0 of the tile to its last; 0 where rows of x are whole lines
+	index            int     // bytes of an index, of which the lower 4 count
+	vectors          int     // of the tile; 0: less than one
+	step             int     // bytes from the weight of an edge to the next; 0: no weights, or the same for all
+	brain            uint64  // 1: x is of unified.Brain, where it has 16 bits
+	shift            uint64  // the logarithm of index
 }
 
 // strategy is how an SpMM is computed. No strategy changes the result.

@@ -17,3 +17,13 @@ def edges_of_cnr_2000():
     with np.load(cnr_2000()) as z:
         indptr, indices = z["indptr"].astype(np.int64), z["indices"].astype(np.int64)
     return np.stack([np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)), indices], 1)
+
+
+def ends(nodes, edges, exponent, seed):
+    """One end of each edge: nodes in proportion to weights of a power law, or all alike."""
+    import torch
+    draw = torch.Generator().manual_seed(seed)
+    if exponent is None:
+        return torch.randint(0, nodes, (edges,), generator=draw)
+    weights = torch.rand(nodes, generator=draw).double().clamp(min=1e-12).pow(-1 / (exponent - 1)).clamp(max=nodes)
+    return torch.multinomial(weights.float(), edges, replacement=True, generator=draw)

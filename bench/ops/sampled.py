@@ -22,6 +22,7 @@ import khop.sparse
 from khop._ops import spmm
 from khop._ops.sampled_gradients import Draws
 
+import given
 import where
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -29,15 +30,6 @@ import section
 
 SIZES = [(2_000, 100), (2_000, 800), (8_000, 400), (32_000, 150), (250_000, 12)]  # nodes, mean degree
 EXPONENTS, WIDTHS, SHARE = (1.6, 2.0, 2.5, 3.0), (16, 64, 128, 256), 0.1
-
-
-def ends(nodes, edges, exponent, seed):
-    """One end of each edge: nodes in proportion to weights of a power law, or all alike."""
-    draw = torch.Generator().manual_seed(seed)
-    if exponent is None:
-        return torch.randint(0, nodes, (edges,), generator=draw)
-    weights = torch.rand(nodes, generator=draw).double().clamp(min=1e-12).pow(-1 / (exponent - 1)).clamp(max=nodes)
-    return torch.multinomial(weights.float(), edges, replacement=True, generator=draw)
 
 
 def seconds(run):
@@ -62,7 +54,7 @@ def ratio(s, values, stamp, width, draws, rounds):
 def settings(nodes, degree):
     """The ratio of each graph of a size, by width."""
     for exponent, (to, of) in itertools.product(EXPONENTS, ((1, 0), (0, 1), (1, 1))):
-        targets, sources = (ends(nodes, nodes * degree, exponent if skewed else None, seed)
+        targets, sources = (given.ends(nodes, nodes * degree, exponent if skewed else None, seed)
                             for seed, skewed in enumerate((to, of)))
         s = spmm.made_of_edges(nodes, nodes, targets, sources)
         for width in WIDTHS:

@@ -35,6 +35,7 @@ def steps(count, seed=1, widths=(4, 12), learned=False):
 def shares(monkeypatch):
     """What each product kept, in order; every gradient is drawn."""
     monkeypatch.setattr(khop.sparse, "SAMPLED_GAIN", 0.0)
+    monkeypatch.setattr(sampled_gradients, "EVERY", 10)
     kept, multiply = [], spmm.Structure.multiply
 
     def noted(self, transposed, reduce, values, heads, x, stamp, share=0, seed=0):
@@ -132,3 +133,45 @@ def test_no_other_shares_of_the_same_work_have_less_variance():
             moved[other] += 0.3 * shares[one] * work[one] / work[other]
             if moved[other] < 1:
                 assert variance(moved) > least, (one, other)
+
+
+@pytest.mark.parametrize("transposed", (False, True))
+@pytest.mark.parametrize("form", ("edges", "rows", "rows in an order"))
+def test_rows_are_weighed_by_the_values_that_they_have_now(form, transposed):
+    to, of = ids(1, NODES, EDGES), ids(2, NODES, EDGES)
+    order = None
+    if form == "edges":
+        s = spmm.of_edges(NODES, NODES, to, of)
+    else:
+        to = to.sort().values
+        if form == "rows in an order":
+            order = torch.randperm(EDGES, generator=torch.Generator().manual_seed(3))
+        s = spmm.in_rows(NODES, NODES, torch.searchsorted(to, torch.arange(NODES + 1)), of, order)
+    values = drawn(4, EDGES, 1)
+    for _ in range(3):
+        each = values.double().view(-1)[slice(None) if order is None else order].square()
+        want = torch.zeros(NODES).double().index_add_(0, of if transposed else to, each)
+        for _ in range(2):  # the second one is kept
+            assert torch.allclose(s.squares(transposed, values, s.stamp(values)).double(), want)
+        values *= 1.5
+    kept = s.squares(transposed, values, s.stamp(values))
+    assert s.squares(transposed, values, s.stamp(values)) is kept
+    assert s.squares(transposed, values, 0) is not kept
+
+
+@pytest.mark.parametrize("slow", (False, True))
+def test_shares_that_take_as_long_as_exact_gradients_are_left(shares, monkeypatch, slow):
+    """The narrow layer's share would be so great that it is exact, and has nearly all of the time."""
+    monkeypatch.setattr(khop.sparse, "SAMPLED_GAIN", 1.2)
+
+    def seconds(rows, edges, width, kept=None, fresh=False):
+        cost = 100 if slow and width == 4 else 1
+        return cost * (1 if kept is None else 0.1 + 2 * (kept > 1.1 * SHARE))
+    monkeypatch.setattr(sampled_gradients, "seconds", seconds)
+    monkeypatch.setattr(spmm.Structure, "heavy", lambda *given: 0)
+    steps(4)
+    third = shares[4:]
+    if slow:
+        assert third == shares[:2] * 2
+    else:
+        assert [width for width, _ in third] == [12, 12] and third[0][1] < SHARE

@@ -14,16 +14,39 @@ from . import spmm
 from .recent import Recent
 
 _torch: Any = torch  # what its types do not tell
-EVERY = 10
+EVERY = 40
 """Backward passes until the layers' shares are allotted anew."""
 
 
+class _Product(NamedTuple):
+    """A product whose gradient may leave rows out."""
+
+    s: spmm.Structure
+    transposed: bool
+    width: int
+    fresh: bool  # its values have other norms than those of the product before
+
+    def exact(self) -> float:
+        """Predicts the seconds of the exact gradient."""
+        return seconds(self.s.cols if self.transposed else self.s.rows, self.s.edges, self.width)
+
+    def drawn(self, share: float, gain: float) -> Optional[float]:
+        """Predicts the seconds of a gradient of a share of the rows; None if it is not faster by this factor."""
+        rows, most = self.s.cols if self.transposed else self.s.rows, self.exact() / gain if gain else math.inf
+        if seconds(rows, self.s.edges, self.width, share, self.fresh) > most:
+            return None
+        kept = min(share + self.s.heavy(self.transposed, share), 1)
+        took = seconds(rows, self.s.edges, self.width, kept, self.fresh)
+        return took if took <= most else None
+
+
 class _Site(NamedTuple):
-    """A product of a backward pass whose gradient may leave rows out."""
+    """A product of a backward pass that weighs the rows."""
 
     key: Any
-    weights: Optional[Tensor]  # of its rows, if this pass weighs them: they are kept in proportion to these
+    weights: Tensor  # of its rows: they are kept in proportion to these
     costs: Tensor  # edges times columns of each row
+    product: Optional[_Product] = None
 
 
 class _Model:
@@ -40,12 +63,12 @@ class _Pass:
     def __init__(self, model: _Model) -> None:
         model.passes += 1
         self.model, self.shares, self.weighs = model, model.shares, model.passes % EVERY == 2
-        self.sites: list[_Site] = []
-        self.ended = False
+        self.sites: list[_Site] = []  # if it weighs
+        self.begun, self.ended = 0, False
 
     def share(self, key: Any, usual: float) -> float:
         """The share of the next site."""
-        at = len(self.sites)
+        at, self.begun = self.begun, self.begun + 1
         return self.shares[at][1] if at < len(self.shares) and self.shares[at][0] == key else usual
 
 
@@ -54,8 +77,9 @@ class Draws:
     that the gradient of all layers is right in the mean. Nothing is timed: the choice depends on the matrix and the
     width alone.
 
-    The first pass draws the same share in all layers. From every tenth pass on, beginning with the second, each layer
-    has the share that makes the error of all gradients least for the same work: allot() says how.
+    The first pass draws the same share in all layers. From the third pass on, and anew after every fortieth, each layer
+    has the share that makes the error of all gradients least for the same work: allot() says how. Shares with which
+    all layers together would not be faster by the factor are left: one layer's may be so great that it is exact.
     """
 
     def __init__(self, share: float, seed: int, gain: float) -> None:
@@ -71,8 +95,8 @@ class Draws:
         heads = 1 if values is None else values.size(1)
         if torch.is_grad_enabled() or reduce == spmm.SPREAD or heads != 1 or s.edges == 0:
             return False
-        return dy.dtype == torch.float32 and s.on is None and self._pays(
-            s, transposed, values, stamp, dy.size(1), self.share)
+        product = _Product(s, transposed, dy.size(1), values is not None and stamp == 0)
+        return dy.dtype == torch.float32 and s.on is None and product.drawn(self.share, self.gain) is not None
 
     def gradient(
         self, s: spmm.Structure, transposed: bool, reduce: int, values: Optional[Tensor], stamp: int, dy: Tensor,
@@ -86,12 +110,14 @@ class Draws:
             seed = (self.seed << 32 | self._number) & (1 << 64) - 1
         now = self._pass(key)
         share = now.share(key, self.share)
-        if not self._pays(s, transposed, values, stamp, dy.size(1), share):
+        product = _Product(s, transposed, dy.size(1), values is not None and stamp == 0)
+        if product.drawn(share, self.gain) is None:
             share, seed = 0, 0
         weights = None if values is None else values.float().contiguous()
         dx = s.multiply(not transposed, spmm.TRANSPOSED[reduce], weights, 1, dy.contiguous(), stamp, share, seed)
-        now.sites.append(_Site(key, _weights(s, transposed, reduce, weights, dy, dx) if now.weighs else None,
-                               s.degrees(transposed) * dy.size(1)))
+        if now.weighs:
+            now.sites.append(_Site(key, _weights(s, transposed, reduce, weights, stamp, dy, dx),
+                                   s.degrees(transposed) * dy.size(1), product))
         return dx
 
     def _pass(self, key: Any) -> _Pass:
@@ -111,18 +137,17 @@ class Draws:
 
     def _end(self, now: _Pass) -> None:
         """Allots shares anew, if this pass has weighed the rows."""
-        if now.weighs and not now.ended and len(now.sites) > 1:
-            now.model.shares = allot(self.share, now.sites)
+        if len(now.sites) > 1 and not now.ended:
+            shares = allot(self.share, now.sites)
+            now.model.shares = shares if self._gains(now.sites, shares) else []
         now.ended = True
 
-    def _pays(
-        self, s: spmm.Structure, transposed: bool, values: Optional[Tensor], stamp: int, width: int, share: float,
-    ) -> bool:
-        rows, fresh = s.cols if transposed else s.rows, values is not None and stamp == 0
-        most = seconds(rows, s.edges, width) / self.gain if self.gain else math.inf
-        if seconds(rows, s.edges, width, share, fresh) > most:
-            return False
-        return seconds(rows, s.edges, width, min(share + s.heavy(transposed, share), 1), fresh) <= most
+    def _gains(self, sites: list[_Site], shares: list[tuple[Any, float]]) -> bool:
+        """Whether the gradients of all sites with these shares are faster by the factor."""
+        products = [site.product for site in sites if site.product is not None]
+        drawn = [p.drawn(share, self.gain) for p, (_, share) in zip(products, shares)]
+        exact = [p.exact() for p in products]
+        return self.gain * sum(e if d is None else d for e, d in zip(exact, drawn)) <= sum(exact)
 
 
 def seconds(rows: int, edges: int, width: int, kept: Optional[float] = None, fresh: bool = False) -> float:
@@ -135,17 +160,12 @@ def seconds(rows: int, edges: int, width: int, kept: Optional[float] = None, fre
 
 
 def _weights(
-    s: spmm.Structure, transposed: bool, reduce: int, values: Optional[Tensor], dy: Tensor, dx: Tensor,
+    s: spmm.Structure, transposed: bool, reduce: int, values: Optional[Tensor], stamp: int, dy: Tensor, dx: Tensor,
 ) -> Tensor:
     """Weighs each row by the norm of what it adds to the gradient, by the root of its edges and by the gradient's
     norm."""
     degrees = s.degrees(transposed).double()
-    squares = degrees
-    if values is not None:  # once in ten passes
-        rows, columns, order = s.ends()
-        each = values.view(-1).double().square()
-        squares = torch.zeros_like(degrees).index_add_(
-            0, columns if transposed else rows, each if order is None else each[order])
+    squares = degrees if values is None else s.squares(transposed, values, stamp)
     weights = (squares / degrees.clamp(min=1)).sqrt() * _torch.linalg.vector_norm(dy, dim=1)
     if reduce == spmm.MEAN:
         weights /= degrees.clamp(min=1)
@@ -160,7 +180,7 @@ def allot(share: float, sites: list[_Site]) -> list[tuple[Any, float]]:
 
     Source: internal/rowsample, which keeps rows with these chances.
     """
-    weights = torch.cat([s.weights * (len(sites) - n) ** 0.5 for n, s in enumerate(sites) if s.weights is not None])
+    weights = torch.cat([s.weights * (len(sites) - n) ** 0.5 for n, s in enumerate(sites)])
     costs = torch.cat([s.costs for s in sites]).double()
     most = share * float(costs.sum())
     drawn = (weights > 0) & (costs <= most / 4)

@@ -181,6 +181,7 @@ class Structure:
         self._inverses: dict[bool, Tensor] = {}
         self._degrees: dict[bool, Tensor] = {}
         self._heavy: dict[tuple[bool, float], float] = {}
+        self._squares: dict[bool, tuple[int, Tensor]] = {}  # with the stamp of the values
         if make is not None:
             self._handle = _library.Handle()
             make(self._handle)
@@ -263,6 +264,16 @@ class Structure:
             self._degrees[transposed] = (columns if transposed else rows).bincount(
                 minlength=self.cols if transposed else self.rows)
         return self._degrees[transposed]
+
+    def squares(self, transposed: bool, values: Tensor, stamp: int) -> Tensor:
+        """Returns the sums of squares of the values of rows, or of columns. values are float32 [edges, 1]."""
+        kept = self._squares.get(transposed)
+        if kept is None or stamp == 0 or kept[0] != stamp:
+            rows, columns, order = self.ends()
+            each = values.view(-1).square()
+            kept = self._squares[transposed] = stamp, (columns if transposed else rows).bincount(
+                each if order is None else each[order], minlength=self.cols if transposed else self.rows)
+        return kept[1]
 
     def heavy(self, transposed: bool, share: float) -> float:
         """Returns the share of the edges that rows have, or columns, which are kept in a gradient of a share of them,

@@ -276,7 +276,7 @@ ptx: ## compile every .cu to PTX, write a pack for each folder and a launcher fo
 .PHONY: ptx-check
 ptx-check: ## fail if a committed pack of PTX or a launcher is not what the .cu files give
 	@tools/cuda-env.sh >/dev/null
-	@python3 tools/ptx/ptx.py --check $(CU)
+	@python3 tools/ptx/ptx.py --check $(ANEW) $(CU)
 
 .PHONY: cuda-env
 cuda-env: ## print the exports for go build -tags cuda: eval "$$(make -s cuda-env)"

@@ -40,7 +40,7 @@ exports=$(tools/cuda-env.sh)
 eval "$exports"
 
 step "kernels"
-make --no-print-directory -s ptx-check cubins
+make --no-print-directory -s ptx-check cubins ${KHOP_TEST_NIGHT:+ANEW=--anew}
 
 # The packages that have files with the tag: the others were looked at without it. The tag cubins is that of the
 # command, so that it is linked of what is compiled here.

@@ -8,11 +8,11 @@ the Go compiler.
 
 ptxas then assembles the PTX for the architectures below, to see that it can, and prints each kernel's registers and
 shared memory; a kernel that spills registers fails the run. With --check it assembles only for the architectures whose
-cubins programs take along: the PTX was assembled for all when it was written. A check that passed is not repeated until
-one of its files changes (dist/ptx-checked).
+cubins programs take along: the PTX was assembled for all when it was written. A run that passed is not repeated until
+one of its files changes: tools/ptx/checked.txt, which is committed, has the digest of all that it has read.
 
   ptx.py            writes the files
-  ptx.py --check    writes nothing and fails if a file is not what the sources give
+  ptx.py --check    fails if a file is not what the sources give; --anew compiles them whatever was checked
   ptx.py PATH...    only the folders of these sources
 
 The compilers come from the pinned wheels that tools/cuda-env.sh installs; gcc expands macros to find kernels. Needs no
@@ -42,7 +42,7 @@ ENVIRONMENT = "device/include/nvrtc"  # holds cuda_env.h
 ARCHITECTURES = [70, 75, 80, 86, 89, 90]
 # of them, those that programs take along: A100 and what runs its code, H100 and H200; others take the PTX
 CUBINS = [80, 90]
-CHECKED = ROOT / "dist/ptx-checked"  # has the digest of all that a check has read, when it passed
+CHECKED = ROOT / "tools/ptx/checked.txt"  # has the digest of all that a run has read or written, when it passed
 
 
 # --- .cu to PTX ---
@@ -202,10 +202,11 @@ def digest_of_all():
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--check", action="store_true", help="write nothing; fail on a difference")
+    arguments.add_argument("--anew", action="store_true", help="compile also what was checked as it is")
     arguments.add_argument("sources", nargs="*", metavar="PATH")
     options = arguments.parse_args()
-    digest = options.check and not options.sources and digest_of_all()
-    if digest and CHECKED.exists() and CHECKED.read_text() == digest:
+    if options.check and not options.sources and not options.anew and CHECKED.exists() and \
+            CHECKED.read_text() == digest_of_all() + "\n":
         print("  all is as it was when it was checked")
         return 0
     asked = {os.path.dirname(os.path.relpath(os.path.abspath(p), ROOT)) for p in options.sources}
@@ -236,9 +237,8 @@ def main():
     bad += [f"{p} is not in a pack: remove it" for p in find(".ptx")]
     for line in bad:
         print(line, file=sys.stderr)
-    if digest and not bad:
-        CHECKED.parent.mkdir(exist_ok=True)
-        CHECKED.write_text(digest)
+    if not options.sources and not bad:
+        CHECKED.write_text(digest_of_all() + "\n")
     return 1 if bad else 0
 
 

@@ -193,7 +193,7 @@ def settle_pack(folder, made, check):
 def digest_of_all():
     """Says which files a check reads: sources, what they give, the compilers' versions, and these programs."""
     digest = hashlib.sha256()
-    read = find((".cu", ".cuh", ".h", ".ptx", pack.NAME, "_launch.go"))
+    read = find((".cu", ".cuh", "cuda_env.h", ".ptx", pack.NAME, "_launch.go"))
     for path in [*read, "tools/ptx/ptx.py", "tools/ptx/mirror.py", "tools/ptx/pack.py", "tools/ptx/cuda11.txt"]:
         digest.update(f"{path} {hashlib.sha256((ROOT / path).read_bytes()).hexdigest()}\n".encode())
     return digest.hexdigest()

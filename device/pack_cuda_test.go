@@ -19,7 +19,7 @@ func packOf(t *testing.T, folder string) []byte {
 }
 
 func TestAMemberOfAPackIsDecompressedOnce(t *testing.T) {
-	pack := packOf(t, "gather")
+	pack := packOf(t, "gather/cuda")
 	rows := expect.Must(unpack(pack, "rows.ptx"))(t)
 	widen := expect.Must(unpack(pack, "widen.ptx"))(t)
 	expect.That(t, bytes.Contains(rows, []byte(".entry gather_rows(")) &&
@@ -55,7 +55,7 @@ func TestLoadPackedSaysWhichMemberItCannotRead(t *testing.T) {
 	}{
 		"nothing":        {nil, nil},
 		"no pack":        {[]byte("no pack"), nil},
-		"no such member": {packOf(t, "gather"), fs.ErrNotExist},
+		"no such member": {packOf(t, "gather/cuda"), fs.ErrNotExist},
 	} {
 		_, err := d.LoadPacked(c.pack, "absent.ptx", nil)
 		expect.That(t, err != nil && strings.Contains(err.Error(), "absent.ptx") &&

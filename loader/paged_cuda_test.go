@@ -5,6 +5,7 @@ package loader_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/internal/expect"
@@ -103,6 +104,23 @@ func TestWaitingForATopologyForADevice(t *testing.T) {
 	waitsForATopology(t, opt)
 }
 
+// readEachSlot makes what a digest needs of each slot. Which slots an epoch uses is a matter of time.
+func readEachSlot(t *testing.T, l *loader.Loader) {
+	t.Helper()
+	var kept []*loader.Batch
+	for b, err := range l.Epoch(background, 1) {
+		if err != nil {
+			expect.Is(t, err, loader.ErrSlotsHeld, "the batch after the last slot")
+			break
+		}
+		b.Digest()
+		kept = append(kept, b.Keep())
+	}
+	for _, b := range kept {
+		b.Release()
+	}
+}
+
 // Loaders that share a source share what is in memory of its topology, and no batch takes memory of the driver's once
 // all of a size were made.
 func TestLoadersOfADeviceShareATopologyOnDisk(t *testing.T) {
@@ -116,12 +134,14 @@ func TestLoadersOfADeviceShareATopologyOnDisk(t *testing.T) {
 	opt.Sampler = sampling.Neighbor{Fanouts: []int{sampling.All, sampling.All}}
 	want := digests(t, open(t, g, opt).Epoch(background, 0))
 	opt = onADisk(t, opt)
+	opt.Tuning.SlotTimeout = 100 * time.Millisecond
 	p := place(t, g, opt, 2)
 	a, b := open(t, p, opt), open(t, p, opt)
 	for _, l := range []*loader.Loader{a, b} {
 		expect.Same(t, digests(t, l.Epoch(background, 0)), want, "a loader of two")
 	}
 	expect.That(t, a.Stats().TopologyOnDisk.Read == b.Stats().TopologyOnDisk.Read, "each has a cache of its own")
+	readEachSlot(t, b)
 	cudatest.FailAllocations(t)
 	expect.Same(t, digests(t, b.Epoch(background, 0)), want, "without memory")
 	cudatest.Report(t) // forgets the failures, which have not come

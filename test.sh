@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs every check of this repository: formatting, vet and static analysis, types on other systems, tests with the race
 # detector at another instruction-set level, then without it and cgo, nested modules, the CUDA build on a simulated GPU,
-# and the Python tests that compare with other programs. A test that would take long and has one
-# goroutine is in a file with the tag !race. Installs what is missing first, where it can. See CONTRIBUTING.md.
+# and the Python tests that compare with other programs. A test that would take long and has one goroutine is in a file
+# with the tag !race. Installs what is missing first, where it can. See CONTRIBUTING.md.
 #
 # Environment: KHOP_TESTDATA  folder of real graphs; tests that need one skip without it
 #              KHOP_TEST_FAST=1  leaves out the static analysis and the headers of CUDA 13

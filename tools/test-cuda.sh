@@ -117,9 +117,8 @@ test_devices() { # FLAGS...: two packages at a time, for each uses one processor
     cat "$out"/*
 }
 
-# What a real driver runs is the committed PTX, and it has no counts and settings. So by night the tests run on the PTX as
-# well, with a simulator that poses as a real driver: beside the others, which use one processor most of the time; and
-# short, for the Go code is the same. Tests that need counts or settings run there without the pose.
+# What a real driver runs is the committed PTX, and it has no counts and settings. So by night the tests run on the PTX,
+# too, with a simulator that poses as a real driver: beside the others, and short, for the Go code is the same. Tests that need counts or settings run there without the pose.
 needs_simulator() { sed -n "s|^${1#./} \(Test[A-Za-z0-9_]*\)$|\1|p" tests/allowed-skips-device.txt; }
 on_ptx() {
     cat "$scratch/tests" "$scratch/nested-tests" | while read -r folder all; do

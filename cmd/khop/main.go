@@ -150,10 +150,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal 
 	}
 	env := &environment{ctx: ctx, stdout: stdout, stderr: stderr, terminal: terminal, values: saysConfig(args)}
 	defer ending.WatchStandstill(func(where string) {
-		if env.terminal {
-			fmt.Fprint(env.stderr, "\r\x1b[K")
-		}
-		env.note("%s", where)
+		fmt.Fprintf(env.overStatus(), "khop: %s\n", paths.Message(where))
 	})()
 	line, err := parse(parser, args, ctx)
 	if err != nil && (env.values || ctx.Err() != nil) {

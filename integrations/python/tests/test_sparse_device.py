@@ -19,7 +19,7 @@ from khop._ops import spmm
 
 def lies_there(t):
     if t.layout != torch.strided:
-        return all(map(lies_there, products.parts(t)))
+        return all(map(lies_there, spmm.parts(t)))
     return type(t).__name__ == "Rows" or Simulated.ordinal(t) is not None
 
 
@@ -118,9 +118,9 @@ def test_ids_out_of_range_are_edges_that_are_not_there():
     targets, sources = torch.tensor([0, 5, 1, -1, 1, 0]), torch.tensor([1, 0, 0, 1, 9, -2])
     x, weights = floats(2, 3), floats(6, 1)
     with Torch(), khop.sparse.patched():
-        s = products.of_edges(2, 2, put(targets), put(sources))
+        s = spmm.of_edges(2, 2, put(targets), put(sources))
         a, w = put(x.detach()).requires_grad_(), put(weights.detach()).requires_grad_()
-        y = products.multiply(s, False, products.SUM, w, a)
+        y = spmm.multiply(s, False, spmm.SUM, w, a)
         y.sum().backward()
         wait()
     kept = torch.tensor([0, 2])

@@ -131,13 +131,14 @@ func TestRowsOfSomeNodesAreThoseOfAll(t *testing.T) {
 func TestNarrowFeaturesAreWidened(t *testing.T) {
 	for n, dtype := range []string{"int4", "int8"} {
 		dir := filepath.Join(t.TempDir(), "data")
-		expect.OK(t, formats.WriteGraph(t.Context(), dir, communities(t, 900, false), formats.WriterOptions{}))
+		whole := communities(t, 900, false)
+		expect.OK(t, formats.WriteGraph(t.Context(), dir, whole, formats.WriterOptions{}))
 		expect.OK(t, expect.Err(convert.Add(t.Context(), dir, convert.AddOptions{FeatureDType: []string{dtype}})))
 		ds := expect.Must(formats.Open(dir))(t)
 		t.Cleanup(func() { _ = ds.Close() })
 		g := ds.Graph()
-		column, _ := g.NodeRole(0, graph.Feature)
-		numbers := expect.Must(floats(g, column))(t)
+		numbers := expect.Must(features(g, 0, 0, false))(t).Floats()
+		near(t, numbers, expect.Must(features(whole, 0, 0, false))(t).Floats(), 0.1)
 		m := expect.Must(newNetwork(40, 4, Options{Model: models[2*n], Hidden: 60, Heads: 2, Layers: 2,
 			Seed: 4}.withDefaults(), &budget{}))(t)
 		want := float64Of(t, g, m, numbers, false)

@@ -115,7 +115,7 @@ func (a *seedArrays) seeds(schema *graph.Schema) (graph.Seeds, error) {
 		if i > 0 && len(nodes) > 0 && len(ids) > 0 && (times == nil) != (set.Times == nil) {
 			return graph.Seeds{}, seedArrayErrorf(row.Type, "times", "all rows have times, or none has")
 		}
-		set.Types = appendTypes(set.Types, t, i, len(nodes), len(ids))
+		set.Types = appendTypes(set.Types, t, len(nodes), len(ids))
 		ids, set.Times = join(ids, nodes), join(set.Times, times)
 	}
 	if len(ids) == 0 {
@@ -126,7 +126,7 @@ func (a *seedArrays) seeds(schema *graph.Schema) (graph.Seeds, error) {
 }
 
 // appendTypes adds the type of n seeds to those of the seeds before, which are nil as long as all are of type 0.
-func appendTypes(types []int32, t, row, n, before int) []int32 {
+func appendTypes(types []int32, t, n, before int) []int32 {
 	if types == nil && t == 0 {
 		return nil
 	}
@@ -226,7 +226,7 @@ func (a *seedArrays) edges(schema *graph.Schema) (graph.Seeds, error) {
 			((labels == nil) != (set.Labels == nil) || (times == nil) != (set.Times == nil)) {
 			return graph.Seeds{}, seedArrayErrorf(row.Type, "", "all edge types have labels and times, or none has")
 		}
-		set.Types = appendTypes(set.Types, t, i, len(from), len(sources))
+		set.Types = appendTypes(set.Types, t, len(from), len(sources))
 		sources, targets = join(sources, from), join(targets, to)
 		set.Labels, set.Times = join(set.Labels, labels), join(set.Times, times)
 	}

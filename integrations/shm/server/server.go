@@ -97,15 +97,15 @@ func (s *Server) open(ctx context.Context, src loader.Source) (err error) {
 		}
 	}
 	opt.Tuning.Prefetch += s.opt.Hold
-	if s.within {
-		return s.openRank(ctx, src, opt)
+	ranks := s.opt.Ranks
+	if s.within { // the one of its consumer has all memory and all workers
+		ranks, devices = []int{opt.Rank}, devices[:1]
 	}
-	opt.Workers = max(1, opt.Workers/len(s.opt.Ranks))
-	opt.Device.Name = s.opt.Loader.Device.Name
-	if s.placed, err = loader.PlaceAll(ctx, src, opt, len(s.opt.Ranks)); err != nil {
+	opt.Workers, opt.Device.Name = max(1, opt.Workers/len(ranks)), strings.Join(devices, ",")
+	if s.placed, err = loader.PlaceAll(ctx, src, opt, len(ranks)); err != nil {
 		return err
 	}
-	for i, n := range s.opt.Ranks {
+	for i, n := range ranks {
 		opt.Rank, opt.Device.Name = n, devices[i%len(devices)]
 		r, err := newRank(ctx, s, s.placed[i%len(devices)], opt)
 		if err != nil {
@@ -115,20 +115,6 @@ func (s *Server) open(ctx context.Context, src loader.Source) (err error) {
 	}
 	if s.opt.StateFile != "" {
 		s.states, err = openStates(s.opt.StateFile, s.ranks, src)
-	}
-	return err
-}
-
-// openRank makes the one rank of a server within its consumer's process, which has all memory and all workers.
-func (s *Server) openRank(ctx context.Context, src loader.Source, opt loader.Options) error {
-	p, err := loader.Place(ctx, src, opt, 1)
-	if err != nil {
-		return err
-	}
-	s.placed = append(s.placed, p)
-	r, err := newRank(ctx, s, p, opt)
-	if err == nil {
-		s.ranks = append(s.ranks, r)
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -92,7 +93,7 @@ func (r *rig) copyRate() (float64, error) {
 
 // block calls f with the outermost block of a batch, valid until f returns.
 func (r *rig) block(ds *formats.Dataset, o productsOptions, f func(sparse.DeviceMatrix) error) (err error) {
-	fanouts, _, err := sampling.ParseFanouts(o.fanouts)
+	fanouts, _, err := option.ParseFanouts(o.fanouts)
 	if err != nil {
 		return err
 	}

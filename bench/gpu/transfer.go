@@ -15,6 +15,7 @@ import (
 	"github.com/khop-gnn/khop/gather/cuda"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/meters"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -173,7 +174,7 @@ func (t *transferring) prepareCPU() error {
 
 // sample makes the batches on the CPU and keeps their nodes' ids.
 func (t *transferring) sample(ds *formats.Dataset) error {
-	fanouts, _, err := sampling.ParseFanouts(t.o.fanouts)
+	fanouts, _, err := option.ParseFanouts(t.o.fanouts)
 	if err != nil {
 		return err
 	}

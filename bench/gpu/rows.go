@@ -171,7 +171,7 @@ func (r *rig) gather(method string, store *cuda.Store, at device.Address, out, i
 	if method == "per-row" || method == "sorted" {
 		return store.EnqueueInto(r.stream, out, ids, 0)
 	}
-	run, width := r.elements.gatherNaive, store.RowBytes()/4
+	run, width := r.elements.gatherNaive, out.RowBytes()/4
 	if method == "shift" && width > 32 && width%32 != 0 { // else nothing is to be gained
 		run = r.elements.gatherShift
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/khop-gnn/khop/gather/cuda"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/meters"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -173,7 +174,7 @@ func (t *transferring) prepareCPU() error {
 
 // loader opens one of batches of nodes alone, which the CPU makes.
 func (r *rig) loader(ds *formats.Dataset, fanouts string, batchSize int) (*loader.Loader, error) {
-	all, _, err := sampling.ParseFanouts(fanouts)
+	all, _, err := option.ParseFanouts(fanouts)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/term"
 
 	"github.com/khop-gnn/khop/internal/paths"
-	"github.com/khop-gnn/khop/internal/wholefile"
 )
 
 // jsonFlag is for commands that print one object to programs, and a sentence to people.
@@ -59,27 +58,6 @@ func (env *environment) note(format string, args ...any) {
 
 // orForce says what to do where a file is not replaced without --force.
 const orForce = "name another, or replace it (--force)"
-
-// combine writes one file of all that are its inputs, which it reads and parses one after another.
-func combine[T any](env *environment, out wholefile.Output, read func(path string) ([]byte, error),
-	parse func(path string, text []byte) (T, error), write func(io.Writer, []T) error) error {
-	if err := out.Check(); err != nil {
-		return err
-	}
-	var all []T
-	for _, path := range out.From {
-		text, err := read(path)
-		if err != nil {
-			return err
-		}
-		one, err := parse(path, text)
-		if err != nil {
-			return fmt.Errorf("%s: %w", paths.Text(path), err)
-		}
-		all = append(all, one)
-	}
-	return out.Write(env.ctx, func(w io.Writer) error { return write(w, all) })
-}
 
 // table aligns rows of cells.
 type table struct{ w *tabwriter.Writer }

@@ -32,11 +32,22 @@ const mostReported = 16 << 20
 // Run writes the report.
 func (c *reportCmd) Run(env *environment) error {
 	out := runreport.Output(c.Target, c.Force, orForce, c.Runs...)
-	read := func(path string) ([]byte, error) { return wholefile.Read(path, mostReported) }
-	parse := func(path string, text []byte) (*runreport.Run, error) {
-		return runreport.Read(paths.Text(filepath.Base(path)), text, saidOf)
+	if err := out.Check(); err != nil {
+		return err
 	}
-	return combine(env, out, read, parse, runreport.Write)
+	var all []*runreport.Run
+	for _, path := range out.From {
+		text, err := wholefile.Read(path, mostReported)
+		if err != nil {
+			return err
+		}
+		run, err := runreport.Read(paths.Text(filepath.Base(path)), text, saidOf)
+		if err != nil {
+			return fmt.Errorf("%s: %w", paths.Text(path), err)
+		}
+		all = append(all, run)
+	}
+	return out.Write(env.ctx, func(w io.Writer) error { return runreport.Write(w, all) })
 }
 
 // saidOf is the sentence of a report.

@@ -73,18 +73,13 @@ func (f *optionFlags) dateSeeds(s *graph.Schema) error {
 		return wrong("and the dataset does not say one unit in which its times count (%s): give the number",
 			strings.Join(units, ", "))
 	}
-	for _, unit := range []struct {
-		name string
-		per  int64
-	}{{"s", 1}, {"ms", 1e3}, {"us", 1e6}, {"ns", 1e9}} {
-		if unit.name == units[0] {
-			seconds, rest := f.asOf.at.Unix(), int64(f.asOf.at.Nanosecond())
-			number := seconds*unit.per + rest/(1e9/unit.per)
-			if number/unit.per != seconds {
-				return wrong("a time that int64 does not hold in %s", unit.name)
-			}
-			f.asOf.said[option.NameOf(sampling.Temporal{}, "AsOf").Option] = strconv.FormatInt(number, 10)
+	if per := map[string]int64{"s": 1, "ms": 1e3, "us": 1e6, "ns": 1e9}[units[0]]; per != 0 {
+		seconds, rest := f.asOf.at.Unix(), int64(f.asOf.at.Nanosecond())
+		number := seconds*per + rest/(1e9/per)
+		if number/per != seconds {
+			return wrong("a time that int64 does not hold in %s", units[0])
 		}
+		f.asOf.said[option.NameOf(sampling.Temporal{}, "AsOf").Option] = strconv.FormatInt(number, 10)
 	}
 	return f.makeSampler(f.asOf.said)
 }

@@ -69,17 +69,14 @@ func TestSampleOutputsAgree(t *testing.T) {
 		var one batchRecord
 		expect.OK(t, json.Unmarshal([]byte(lines[i]), &one))
 		expect.Same(t, one, b, "--json and --jsonl differ")
-		if want := fmt.Sprintf("%d %s %s", b.Batch, b.Topology, b.Full); text[i] != want {
-			t.Errorf("line %q, want %q", text[i], want)
-		}
+		expect.Same(t, text[i], fmt.Sprintf("%d %s %s", b.Batch, b.Topology, b.Full))
 		want := []string{fmt.Sprint(b.Batch), fmt.Sprint(b.Seeds), fmt.Sprint(b.Nodes), fmt.Sprint(b.Edges)}
 		for _, n := range b.NodesPerHop {
 			want = append(want, fmt.Sprint(n))
 		}
 		expect.Same(t, strings.Fields(table[i+1]), want)
-		if b.NodesPerHop[0] != b.Seeds || b.NodesPerHop[2] != b.Nodes || b.EdgesPerHop[0]+b.EdgesPerHop[1] != b.Edges {
-			t.Errorf("sums do not fit: %+v", b)
-		}
+		expect.That(t, b.NodesPerHop[0] == b.Seeds && b.NodesPerHop[2] == b.Nodes &&
+			b.EdgesPerHop[0]+b.EdgesPerHop[1] == b.Edges, "sums do not fit: %+v", b)
 		seeds += b.Seeds
 	}
 	expect.That(t, seeds == 1200, "%d seeds, want the 1,200 of the train split", seeds)
@@ -97,9 +94,8 @@ func TestEdgesAHopWithEitherFrontier(t *testing.T) {
 	expect.That(t, all[0] == fresh[0], "hop 1: %v and %v edges: out of the seeds there is no difference", all[0],
 		fresh[0])
 	for h := 1; h < 3; h++ {
-		if all[h].(float64) <= fresh[h].(float64) {
-			t.Errorf("hop %d: %v edges from all nodes, %v from new ones", h+1, all[h], fresh[h])
-		}
+		expect.That(t, all[h].(float64) > fresh[h].(float64), "hop %d: %v edges from all nodes, %v from new ones", h+1,
+			all[h], fresh[h])
 	}
 }
 
@@ -168,31 +164,26 @@ func TestBenchTellsWhatScriptsRead(t *testing.T) {
 	r := object(t, append(args, "--json")...)
 	for _, name := range []string{"batches_per_s", "edges_per_s", "rows_per_s", "gather_gb_per_s", "memcpy_gb_per_s",
 		"nodes_per_batch", "memory_estimate"} {
-		if v, _ := r[name].(float64); v <= 0 {
-			t.Errorf("%s is %v", name, r[name])
-		}
+		v, _ := r[name].(float64)
+		expect.That(t, v > 0, "%s is %v", name, r[name])
 	}
 	for _, name := range []string{"anon_bytes", "file_bytes", "workers"} {
-		if _, ok := r[name].(float64); !ok {
-			t.Errorf("%s is %v", name, r[name])
-		}
+		_, ok := r[name].(float64)
+		expect.That(t, ok, "%s is %v", name, r[name])
 	}
 	ms := r["ms_per_batch"].(map[string]any)
 	lo, mid, hi := ms["min"].(float64), ms["median"].(float64), ms["max"].(float64)
 	expect.That(t, lo <= mid && mid <= hi && mid > 0, "ms_per_batch %v", ms)
 	h := r["edges_per_hop"].([]any)
 	expect.That(t, len(h) == 2 && h[0].(float64) <= 500, "edges_per_hop %v", h)
-	if h := r["nodes_per_hop"].([]any); len(h) != 3 || h[0].(float64) != 100 {
-		t.Errorf("nodes_per_hop %v", h)
-	}
+	h = r["nodes_per_hop"].([]any)
+	expect.That(t, len(h) == 3 && h[0].(float64) == 100, "nodes_per_hop %v", h)
 	bare := object(t, append(args, "--json", "--no-features")...)
 	expect.That(t, bare["rows_per_s"].(float64) == 0 && bare["memcpy_gb_per_s"].(float64) == 0,
 		"rows without features: %v", bare)
 	text, errOut, code := khop(t, args...)
-	if code != exitDone || !strings.Contains(text, "GB/s while gathering") ||
-		!strings.Contains(errOut, "the loader will need") {
-		t.Errorf("status %d, %q, %q", code, text, errOut)
-	}
+	expect.That(t, code == exitDone && strings.Contains(text, "GB/s while gathering") &&
+		strings.Contains(errOut, "the loader will need"), "status %d, %q, %q", code, text, errOut)
 }
 
 // TestBenchSaysWhatShareOfTheLimitIsReached: a batch of 100 seeds with 5 neighbours each reads what is counted here.
@@ -239,16 +230,11 @@ func TestInfoTellsWhatScriptsRead(t *testing.T) {
 	r := object(t, "info", data, "--json")
 	for name, want := range map[string]any{"nodes": 2000.0, "edges": 20000.0, "source_edges": 20000.0,
 		"feature_dim": 9.0, "feature_dtype": "float32", "classes": 4.0} {
-		if r[name] != want {
-			t.Errorf("%s is %v, want %v", name, r[name], want)
-		}
+		expect.Same(t, r[name], want, name)
 	}
-	if n := r["node_types"].([]any)[0].(map[string]any); n["name"] != "node" || n["count"] != 2000.0 {
-		t.Errorf("node_types %v", r["node_types"])
-	}
-	if e := r["edge_types"].([]any)[0].(map[string]any); e["source"] != "node" || e["count"] != 20000.0 {
-		t.Errorf("edge_types %v", r["edge_types"])
-	}
+	n, e := r["node_types"].([]any)[0].(map[string]any), r["edge_types"].([]any)[0].(map[string]any)
+	expect.That(t, n["name"] == "node" && n["count"] == 2000.0, "node_types %v", n)
+	expect.That(t, e["source"] == "node" && e["count"] == 20000.0, "edge_types %v", e)
 	s := r["splits"].([]any)
 	expect.That(t, len(s) == 3 && s[0].(map[string]any)["name"] == "train" && s[0].(map[string]any)["count"] == 1200.0,
 		"splits %v", s)
@@ -284,13 +270,11 @@ func TestBenchSaysWhatMeasuringCopyingTakes(t *testing.T) {
 	data := small(t)
 	args := []string{"bench", data, "--batches", "2", "--warmup", "0", "--device", "cpu", "--json"}
 	_, notes, code := khop(t, append(args, "--max-memory", "36MB")...)
-	if code != exitDone || !strings.Contains(notes, "memory copies is not measured") ||
-		!strings.Contains(notes, "allow at least") {
-		t.Errorf("status %d: %s", code, notes)
-	}
-	if r := object(t, append(args, "--max-memory", "36MB")...); r["memcpy_bytes"] != 0. || r["memcpy_gb_per_s"] != 0. {
-		t.Errorf("under a limit of 36 MB memcpy took %v bytes at %v", r["memcpy_bytes"], r["memcpy_gb_per_s"])
-	}
+	expect.That(t, code == exitDone && strings.Contains(notes, "memory copies is not measured") &&
+		strings.Contains(notes, "allow at least"), "status %d: %s", code, notes)
+	r := object(t, append(args, "--max-memory", "36MB")...)
+	expect.That(t, r["memcpy_bytes"] == 0. && r["memcpy_gb_per_s"] == 0.,
+		"under a limit of 36 MB memcpy took %v bytes at %v", r["memcpy_bytes"], r["memcpy_gb_per_s"])
 	_, notes, code = khop(t, append(args, "--no-memcpy")...)
 	expect.That(t, code == exitDone && !strings.Contains(notes, "memory copies"), "without memcpy: status %d: %s", code,
 		notes)
@@ -319,9 +303,8 @@ func TestARunSaysWhyAGPUDoesNothing(t *testing.T) {
 		args := append(strings.Fields(c.args), data, "--batches", "1", "--json")
 		_, text, code := khop(t, args...)
 		said := strings.HasPrefix(text, "khop: cpu: ")
-		if code != exitDone || said != (c.want != "") || !strings.HasPrefix(text, c.want) {
-			t.Errorf("%s: status %d, %q, want %s", c.args, code, text, c.want)
-		}
+		expect.That(t, code == exitDone && said == (c.want != "") && strings.HasPrefix(text, c.want),
+			"%s: status %d, %q, want %s", c.args, code, text, c.want)
 	}
 }
 

@@ -11,8 +11,6 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -298,27 +296,27 @@ func (c *campaign) judged(p *planted, number int, build func(*tester) (string, e
 
 // passesVet reports whether go test, which vets what it tests, runs the tests of a package with a mutant.
 func (c *campaign) passesVet(p *planted) bool {
-	dir, err := os.MkdirTemp(p.testers[0].scratch, "vet")
-	if err != nil {
-		return true
-	}
-	defer os.RemoveAll(dir)
-	overlay, err := p.overlay(dir)
-	if err != nil {
-		return true
-	}
-	_, err = goCommand(append(append([]string{"vet", "-printf", "-overlay", overlay}, c.flags...), p.suite.path)...)
-	return err == nil
+	passes := true
+	_ = p.apart(func(_, overlay string) error {
+		_, err := goCommand(append(append([]string{"vet", "-printf", "-overlay", overlay}, c.flags...), p.suite.path)...)
+		passes = err == nil
+		return nil
+	})
+	return passes
 }
 
-// overlay writes the file with a mutant, and the list of it that the go tool reads.
-func (p *planted) overlay(dir string) (string, error) {
-	file, list := filepath.Join(dir, "planted.go"), filepath.Join(dir, "overlay.json")
-	text, err := json.Marshal(map[string]map[string]string{"Replace": {p.file: file}})
+// apart gives f a mutant's file as an overlay, in a folder that is removed afterwards.
+func (p *planted) apart(f func(dir, overlay string) error) error {
+	dir, err := os.MkdirTemp(p.testers[0].scratch, "apart")
 	if err != nil {
-		return "", err
+		return err
 	}
-	return list, errors.Join(os.WriteFile(file, p.apply(&p.mutant), 0o600), os.WriteFile(list, text, 0o600))
+	defer os.RemoveAll(dir)
+	list, err := overlay(dir, map[string][]byte{p.file: p.apply(&p.mutant)})
+	if err != nil {
+		return err
+	}
+	return f(dir, list)
 }
 
 // measure measures tests, once.
@@ -343,21 +341,16 @@ func (c *campaign) isKnown(p *planted) bool {
 }
 
 // alone plants a mutant in a binary of its own, and runs the tests that reach it.
-func (c *campaign) alone(p *planted) (outcome, error) {
-	dir, err := os.MkdirTemp(p.testers[0].scratch, "alone")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(dir)
-	overlay, err := p.overlay(dir)
-	if err != nil {
-		return "", err
-	}
-	return c.judged(p, 0, func(t *tester) (string, error) {
-		binary := filepath.Join(dir, filepath.Base(t.folder)+".test")
-		if !t.compile(binary, "-vet=off", "-overlay", overlay) {
-			return "", nil
-		}
-		return binary, nil
+func (c *campaign) alone(p *planted) (o outcome, err error) {
+	err = p.apart(func(dir, overlay string) (err error) {
+		o, err = c.judged(p, 0, func(t *tester) (string, error) {
+			binary := filepath.Join(dir, filepath.Base(t.folder)+".test")
+			if _, err := t.compile(binary, "-vet=off", "-overlay", overlay); err != nil {
+				return "", nil
+			}
+			return binary, nil
+		})
+		return err
 	})
+	return o, err
 }

@@ -134,11 +134,11 @@ func (c *campaign) load(patterns []string, scratch string) ([]*suite, error) {
 	return suites, nil
 }
 
-// compile builds the test binary; false where it does not compile.
-func (s *tester) compile(to string, extra ...string) bool {
+// compile builds the test binary, or returns what the compiler says.
+func (s *tester) compile(to string, extra ...string) (string, error) {
 	args := append(append([]string{"test", "-c", "-o", to, "-ldflags", "-s -w"}, s.flags...), extra...)
-	cmd := exec.Command("go", append(args, s.path)...)
-	return cmd.Run() == nil
+	out, err := exec.Command("go", append(args, s.path)...).CombinedOutput()
+	return string(out), err
 }
 
 // measure runs every test by itself, to learn how long it takes and what it covers of the package. It keeps what it has
@@ -149,7 +149,7 @@ func (s *tester) measure() error {
 	}
 	s.ready = true
 	binary := s.folderOf() + "--covered--" + strings.ReplaceAll(s.path, "/", "_") + ".test"
-	if !s.compile(binary, "-cover", "-covermode", "set", "-coverpkg", s.of.path) {
+	if _, err := s.compile(binary, "-cover", "-covermode", "set", "-coverpkg", s.of.path); err != nil {
 		return fmt.Errorf("%s: its tests do not compile", s.path)
 	}
 	text, err := os.ReadFile(binary)

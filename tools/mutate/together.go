@@ -3,10 +3,10 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"go/ast"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -145,14 +145,12 @@ func (s *tester) build(list []*numbered) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		args := append([]string{"test", "-c", "-vet=off", "-o", binary, "-ldflags", "-s -w", "-gcflags=-e", "-overlay",
-			files}, s.flags...)
-		out, err := exec.Command("go", append(args, s.path)...).CombinedOutput()
+		out, err := s.compile(binary, "-vet=off", "-gcflags=-e", "-overlay", files)
 		if err == nil {
 			return binary, nil
 		}
 		left := slices.DeleteFunc(slices.Clone(list), func(m *numbered) bool {
-			for _, at := range position.FindAllStringSubmatch(string(out), -1) {
+			for _, at := range position.FindAllStringSubmatch(out, -1) {
 				line, _ := strconv.Atoi(at[2])
 				if filepath.Base(at[1]) == filepath.Base(m.file) && m.first <= line && line <= m.last {
 					m.number = 0
@@ -176,14 +174,7 @@ func (s *tester) folderOf() string {
 
 // overlay writes the files of a build, and the list of them that the go tool reads.
 func (s *tester) overlay(list []*numbered) (string, error) {
-	folder, replace := s.folderOf(), map[string]string{}
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return "", err
-	}
-	add := func(path string, text []byte) error { // the compiler may name either file
-		replace[path] = filepath.Join(folder, filepath.Base(path))
-		return os.WriteFile(replace[path], text, 0o600)
-	}
+	files := map[string][]byte{}
 	for _, src := range s.of.sources {
 		var here []*numbered
 		for _, m := range list {
@@ -191,23 +182,22 @@ func (s *tester) overlay(list []*numbered) (string, error) {
 				here = append(here, m)
 			}
 		}
-		if here == nil {
-			continue
-		}
-		if err := add(src.path, src.together(here)); err != nil {
-			return "", err
-		}
-		if len(replace) == 1 {
-			text := fmt.Sprintf(choosing, src.syntax.Name.Name)
-			if err := add(filepath.Join(s.of.folder, "mutant__.go"), []byte(text)); err != nil {
-				return "", err
-			}
+		if here != nil {
+			files[src.path] = src.together(here)
+			files[filepath.Join(s.of.folder, "mutant__.go")] = fmt.Appendf(nil, choosing, src.syntax.Name.Name)
 		}
 	}
-	text, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		return "", err
+	return overlay(s.folderOf(), files)
+}
+
+// overlay writes texts that the go tool reads in the place of files, and their list. The compiler may name either.
+func overlay(folder string, texts map[string][]byte) (string, error) {
+	replace, err := map[string]string{}, os.MkdirAll(folder, 0o700)
+	for path, text := range texts {
+		replace[path] = filepath.Join(folder, filepath.Base(path))
+		err = errors.Join(err, os.WriteFile(replace[path], text, 0o600))
 	}
-	path := filepath.Join(folder, "together.json")
-	return path, os.WriteFile(path, text, 0o600)
+	text, bad := json.Marshal(map[string]any{"Replace": replace})
+	list := filepath.Join(folder, "overlay.json")
+	return list, errors.Join(err, bad, os.WriteFile(list, text, 0o600))
 }

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
-	"io"
 	"os"
 	"path"
 	"path/filepath"
@@ -54,12 +53,16 @@ func (r *release) archive(name, system string, files []file) error {
 	return os.WriteFile(filepath.Join(r.out, name+".tar.gz"), gzipped(text), 0o644)
 }
 
-// sorted returns files by name, of which no two may be the same: their order would be anyone's.
+// sorted returns files by name with their text; no two names may be the same: their order would be anyone's.
 func sorted(files []file) ([]file, error) {
 	files = slices.SortedFunc(slices.Values(files), func(a, b file) int { return strings.Compare(a.name, b.name) })
-	for i := range files[:max(len(files)-1, 0)] {
-		if files[i].name == files[i+1].name {
+	for i := range files {
+		if i > 0 && files[i].name == files[i-1].name {
 			return nil, fmt.Errorf("two files are %s", files[i].name)
+		}
+		var err error
+		if files[i].text, err = files[i].read(); err != nil {
+			return nil, err
 		}
 	}
 	return files, nil
@@ -75,10 +78,6 @@ func tarred(files []file) ([]byte, error) {
 	w := tar.NewWriter(&out)
 	seen := map[string]bool{}
 	for _, f := range files {
-		text, err := f.read()
-		if err != nil {
-			return nil, err
-		}
 		var folders []string
 		for dir := path.Dir(f.name); dir != "." && !seen[dir]; dir = path.Dir(dir) {
 			seen[dir] = true
@@ -91,11 +90,11 @@ func tarred(files []file) ([]byte, error) {
 				return nil, err
 			}
 		}
-		h := tar.Header{Name: f.name, Mode: f.mode, Size: int64(len(text)), ModTime: epoch, Format: tar.FormatUSTAR}
+		h := tar.Header{Name: f.name, Mode: f.mode, Size: int64(len(f.text)), ModTime: epoch, Format: tar.FormatUSTAR}
 		if err := w.WriteHeader(&h); err != nil {
 			return nil, err
 		}
-		if _, err := w.Write(text); err != nil {
+		if _, err := w.Write(f.text); err != nil {
 			return nil, err
 		}
 	}
@@ -119,17 +118,13 @@ func zipped(files []file) ([]byte, error) {
 	var out bytes.Buffer
 	w := zip.NewWriter(&out)
 	for _, f := range files {
-		text, err := f.read()
-		if err != nil {
-			return nil, err
-		}
 		h := zip.FileHeader{Name: f.name, Method: zip.Deflate, Modified: epoch}
 		h.SetMode(os.FileMode(f.mode))
 		to, err := w.CreateHeader(&h)
 		if err != nil {
 			return nil, err
 		}
-		if _, err := io.Copy(to, bytes.NewReader(text)); err != nil {
+		if _, err := to.Write(f.text); err != nil {
 			return nil, err
 		}
 	}

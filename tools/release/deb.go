@@ -18,7 +18,7 @@ func (r *release) debs() error {
 	for _, p := range linux {
 		files := []file{{"usr/bin/khop", 0o755, r.program(p), nil},
 			{"usr/share/doc/khop/copyright", 0o644, filepath.Join(r.root, "cmd", "khop", "NOTICES.txt"), nil}}
-		size := int64(0)
+		size := 0
 		for _, f := range beside {
 			switch {
 			case f.name == "README.md": // docs/README.md is the package's
@@ -37,12 +37,11 @@ func (r *release) debs() error {
 			f.name = "usr/" + f.name
 			files = append(files, f)
 		}
-		for i := range files {
-			text, err := files[i].read()
-			if err != nil {
-				return err
-			}
-			size += int64(len(text))
+		if files, err = sorted(files); err != nil {
+			return err
+		}
+		for _, f := range files {
+			size += len(f.text)
 		}
 		control := fmt.Sprintf("Package: %s\nVersion: %s\nArchitecture: %s\nMaintainer: %s\nInstalled-Size: %d\n"+
 			"Section: science\nPriority: optional\nHomepage: %s\nDescription: %s\n khop samples neighbourhoods of"+

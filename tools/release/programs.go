@@ -35,20 +35,24 @@ func (r *release) programs() error {
 		}
 	}
 	for _, p := range append(linux, other...) {
-		program := "khop"
-		if p.system == "windows" {
-			program += ".exe"
-		}
-		files, err := r.beside()
-		if err != nil {
-			return err
-		}
-		files = append(files, file{"bin/" + program, 0o755, r.program(p), nil})
-		if err := r.archive(r.name("khop", p), p.system, files); err != nil {
+		if err := r.archiveProgram("khop", p, r.program(p)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// archiveProgram writes the archive of a program, with what is beside it.
+func (r *release) archiveProgram(what string, p platform, built string) error {
+	files, err := r.beside()
+	if err != nil {
+		return err
+	}
+	program := "bin/" + what
+	if p.system == "windows" {
+		program += ".exe"
+	}
+	return r.archive(r.name(what, p), p.system, append(files, file{program, 0o755, built, nil}))
 }
 
 // beside returns what every archive of the program has: licences, pages, man pages, completions.
@@ -114,12 +118,7 @@ env -0 | grep -z ^CGO_`)
 		if err != nil {
 			return err
 		}
-		files, err := r.beside()
-		if err != nil {
-			return err
-		}
-		files = append(files, file{"bin/khop-cuda", 0o755, program, nil})
-		if err := r.archive(r.name("khop-cuda", p), p.system, files); err != nil {
+		if err := r.archiveProgram("khop-cuda", p, program); err != nil {
 			return err
 		}
 	}

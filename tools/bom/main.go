@@ -26,6 +26,7 @@ const usage = `usage: bom notices KHOP      writes cmd/khop/NOTICES.txt of the m
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("bom: ")
+	bills := map[string]func(khop, binary string) ([]byte, error){"sbom": bill, "spdx": spdxBill}
 	var err error
 	switch args := os.Args[1:]; {
 	case len(args) == 2 && args[0] == "notices":
@@ -33,14 +34,9 @@ func main() {
 		if text, err = notices(args[1]); err == nil {
 			err = os.WriteFile(noticesFile(args[1]), text, 0o644)
 		}
-	case len(args) == 3 && args[0] == "sbom":
+	case len(args) == 3 && bills[args[0]] != nil:
 		var text []byte
-		if text, err = bill(args[1], args[2]); err == nil {
-			_, err = os.Stdout.Write(text)
-		}
-	case len(args) == 3 && args[0] == "spdx":
-		var text []byte
-		if text, err = spdxBill(args[1], args[2]); err == nil {
+		if text, err = bills[args[0]](args[1], args[2]); err == nil {
 			_, err = os.Stdout.Write(text)
 		}
 	default:

@@ -65,7 +65,8 @@ func TestCountsOfABatch(t *testing.T) {
 	for _, kernels := range [][2]map[string]kernelCount{{got.Card, want.Card}, {got.Bus, want.Bus}} {
 		for name, w := range kernels[1] {
 			g := kernels[0][name]
-			same := g.Launches == w.Launches && !far(g.DeviceSectors, w.DeviceSectors) && !far(g.BusSectors, w.BusSectors)
+			same := g.Launches == w.Launches && !far(g.DeviceSectors, w.DeviceSectors) &&
+				!far(g.BusSectors, w.BusSectors)
 			expect.That(t, same, "%s: %+v, in %s %+v: make it again with -args -rewrite", name, g, file, w)
 		}
 	}

@@ -298,7 +298,8 @@ func (c *campaign) judged(p *planted, number int, build func(*tester) (string, e
 func (c *campaign) passesVet(p *planted) bool {
 	passes := true
 	_ = p.apart(func(_, overlay string) error {
-		_, err := goCommand(append(append([]string{"vet", "-printf", "-overlay", overlay}, c.flags...), p.suite.path)...)
+		args := append([]string{"vet", "-printf", "-overlay", overlay}, c.flags...)
+		_, err := goCommand(append(args, p.suite.path)...)
 		passes = err == nil
 		return nil
 	})

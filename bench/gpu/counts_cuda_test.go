@@ -104,7 +104,7 @@ func (c *batchCounts) count(t *testing.T, ds *formats.Dataset, cache int64) map[
 	return kernels
 }
 
-// countOf returns what a kernel asked for since counts were reset, for one of so many batches.
+// countOf returns what a kernel asked for since counts were reset, a batch.
 func countOf(t *testing.T, name string, batches float64) kernelCount {
 	return kernelCount{Launches: float64(cudatest.Launches(name)) / batches,
 		DeviceSectors: float64(cudatest.Sectors(t, name, cudatest.Device)) / batches,

@@ -53,20 +53,6 @@ type Description struct {
 	Items *Items
 }
 
-// checked has the options of a sampler, or those of several in one form.
-type checked interface {
-	validate(*graph.Schema) error
-	bound(s *graph.Schema, batchSize int) Bound
-}
-
-// describe describes a sampler that reads the topology alone.
-func describe(k checked, s *graph.Schema, batchSize int) (Description, error) {
-	if err := k.validate(s); err != nil {
-		return Description{}, err
-	}
-	return Description{Bound: k.bound(s, batchSize)}, nil
-}
-
 // Wrapper is a Sampler that adds something to another one. It passes on what Describe says of that, and what it opens.
 type Wrapper interface {
 	Sampler
@@ -137,18 +123,6 @@ func EdgeColumns(g *graph.Graph, names []string) ([]unified.Tensor, error) {
 	return columns, nil
 }
 
-// NodeColumns returns columns of a graph's nodes, each by node type; the zero Tensor if a type has no such column.
-func NodeColumns(g *graph.Graph, names []string) (columns [][]unified.Tensor) {
-	for _, name := range names {
-		ofTypes := make([]unified.Tensor, len(g.Schema().Nodes))
-		for t := range ofTypes {
-			ofTypes[t], _ = g.NodeColumn(t, name)
-		}
-		columns = append(columns, ofTypes)
-	}
-	return columns
-}
-
 // Bound is the greatest size of a sample.
 type Bound struct {
 	Layers int   // number of layers of Sample.Blocks, whatever the seeds
@@ -174,19 +148,48 @@ type ArrayBound struct {
 	Rows int64
 }
 
-// Init shapes a sample for the sampler's workers. mem says how it takes memory.
+// Init shapes a sample for a schema and the sampler's workers. mem says how they take memory, as the sample grows.
 func (b *Bound) Init(out *graph.Sample, s *graph.Schema, mem pinned.Options) {
-	arrays := make([]graph.Column, len(b.Arrays))
-	for i := range arrays {
-		arrays[i] = b.Arrays[i].Column
+	nt, et := len(s.Nodes), len(s.Edges)
+	out.Nodes, out.SeedLocal = make([]unified.Tensor, nt), make([]unified.Tensor, nt)
+	out.SeedEdges, out.Arrays = nil, nil
+	to := &out.Buffers
+	to.Nodes, to.Seeds, to.Arrays = newBuffers(nt, mem), newBuffers(nt, mem), newBuffers(len(b.Arrays), mem)
+	for i := range b.Arrays {
+		out.Arrays = append(out.Arrays, graph.Array{Column: b.Arrays[i].Column})
 	}
-	out.Init(s, b.Layers, mem, arrays...)
+	out.NumNodes = make([][]int64, b.Layers+1)
+	for h := range out.NumNodes {
+		out.NumNodes[h] = make([]int64, nt)
+	}
+	out.Blocks, out.ViewOf = make([][]graph.Block, b.Layers), make([]int, b.Layers)
+	for _, of := range []*[][]unified.Buffer{&to.Indptr, &to.Indices, &to.EdgePos} {
+		*of = make([][]unified.Buffer, b.Layers)
+		for l := range *of {
+			(*of)[l] = newBuffers(et, mem)
+		}
+	}
+	for l := range b.Layers {
+		out.Blocks[l], out.ViewOf[l] = make([]graph.Block, et), l
+	}
+}
+
+func newBuffers(n int, mem pinned.Options) []unified.Buffer {
+	b := make([]unified.Buffer, n)
+	for i := range b {
+		b[i].Options = mem
+	}
+	return b
 }
 
 // BoundFanout is the Bound of a sampler that picks, for each node, up to k different in-edges of every type (All for
 // every in-edge), over a number of hops, and expands all nodes reached.
 func BoundFanout(s *graph.Schema, batchSize, k, hops int) Bound {
-	return Neighbor{Fanouts: slices.Repeat([]int{k}, max(hops, 0)), Frontier: AllNodes}.bound(s, batchSize)
+	n, err := Neighbor{Fanouts: slices.Repeat([]int{k}, max(hops, 0)), Frontier: AllNodes}.check(s)
+	if err != nil {
+		return Bound{}
+	}
+	return n.bound(s, batchSize)
 }
 
 // Env has what a worker needs.
@@ -244,29 +247,53 @@ func openByWidth[K, W any](k K, env Env, narrow func(K, Env, []int32) (W, error)
 	return wide(k, env, ids)
 }
 
-// described is the form of a sampler's options that was checked against a schema.
-type described interface {
+// sized is the form of a sampler's options that was checked against a schema.
+type sized interface {
 	bound(s *graph.Schema, batchSize int) Bound
-	open(env Env) (Worker, error)
 }
 
-// describeOf describes a sampler by a function that checks the options.
-func describeOf[D described](check func(*graph.Schema) (D, error), s *graph.Schema, batchSize int) (d Description,
+// checked returns the function that checks options whose form is their own.
+func checked[K interface {
+	sized
+	validate(*graph.Schema) error
+}](k K) func(*graph.Schema) (K, error) {
+	return func(s *graph.Schema) (K, error) { return k, k.validate(s) }
+}
+
+// describe describes a sampler that reads the topology alone, by a function that checks the options.
+func describe[K sized](check func(*graph.Schema) (K, error), s *graph.Schema, batchSize int) (d Description,
 	err error) {
-	of, err := check(s)
+	k, err := check(s)
 	if err == nil {
-		d.Bound = of.bound(s, batchSize)
+		d.Bound = k.bound(s, batchSize)
 	}
 	return d, err
 }
 
-// openOf implements Sampler.Open by a function that checks the options.
-func openOf[D described](describe func(*graph.Schema) (D, error), env Env) (Worker, error) {
-	d, err := describe(env.Graph.Schema())
+// open opens a worker by functions that check the options, and make the worker over an assembly of either width.
+func open[K sized](check func(*graph.Schema) (K, error), env Env, narrow func(K, Env, *assembly[int32]) (Worker, error),
+	wide func(K, Env, *assembly[int64]) (Worker, error)) (Worker, error) {
+	k, err := check(env.Graph.Schema())
 	if err != nil {
 		return nil, err
 	}
-	return d.open(env)
+	return openByWidth(k, env,
+		func(k K, env Env, ids []int32) (Worker, error) { return openOver(k, env, ids, narrow) },
+		func(k K, env Env, ids []int64) (Worker, error) { return openOver(k, env, ids, wide) })
+}
+
+// openOver is open for ids of a width.
+func openOver[K sized, V nodeID](k K, env Env, ids []V, of func(K, Env, *assembly[V]) (Worker, error)) (Worker,
+	error) {
+	a, err := newAssembly(env, ids, AllNodes, k.bound(env.Graph.Schema(), env.BatchSize))
+	if err != nil {
+		return nil, err
+	}
+	w, err := of(k, env, a)
+	if err != nil {
+		return nil, errors.Join(err, a.Close())
+	}
+	return w, nil
 }
 
 // Items are what batches are made of in place of seeds, numbered from 0: parts of a partition, ranges of nodes, or only

@@ -69,7 +69,9 @@ func (t *rowTrace) Look(ctx context.Context) (err error) {
 		return err
 	}
 	if t.Topology = t.Paged.Stats(); t.Topology != nil {
-		t.Topology.PageCounts = t.Topology.Less(&t.before).Half()
+		both := t.Topology.Less(&t.before) // epochs
+		t.Topology.PageCounts = disk.PageCounts{Wanted: both.Wanted / 2, Read: both.Read / 2,
+			Requests: both.Requests / 2, Bytes: both.Bytes / 2}
 		t.Probe = t.Topology.Probe
 	}
 	if len(t.columns) == 0 {
@@ -128,11 +130,7 @@ func (t *rowTrace) Sample(ctx context.Context) error {
 	errs := make([]error, t.workers)
 	var wg sync.WaitGroup
 	for w := range t.workers {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			errs[w] = t.sampleSome(ctx, uint64(w))
-		}()
+		wg.Go(func() { errs[w] = t.sampleSome(ctx, uint64(w)) })
 	}
 	wg.Wait()
 	return cmp.Or(errs...) // all workers may say the same
@@ -299,14 +297,12 @@ func (t *rowTrace) Simulate(ctx context.Context, caches []int64) ([]cacheRead, e
 	errs := make([]error, t.simulations())
 	var wg sync.WaitGroup
 	for w := range errs {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			for x := range runs {
 				n, err := t.simulateOne(caches[x.cache], policies[x.policy])
 				read[x.cache].Counts[x.policy], errs[w] = n, cmp.Or(errs[w], err)
 			}
-		}()
+		})
 	}
 	for i := 0; i < len(caches) && ctx.Err() == nil; i++ {
 		for p := 0; p < len(policies) && ctx.Err() == nil; p++ {

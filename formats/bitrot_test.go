@@ -57,10 +57,9 @@ func TestAFileThatChangesWhileOpenIsSeen(t *testing.T) {
 			c.do(t, path)
 			err := d.Unchanged()
 			var at *Error
-			if !errors.Is(err, ErrChanged) || !errors.As(err, &at) || at.Path != path ||
-				!strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), `run "khop check `+dir) {
-				t.Errorf("%s: %s: %v, want %q", name, what, err, c.says)
-			}
+			expect.That(t, errors.Is(err, ErrChanged) && errors.As(err, &at) && at.Path == path &&
+				strings.Contains(err.Error(), c.says) && strings.Contains(err.Error(), `run "khop check `+dir),
+				"%s: %s: %v, want %q", name, what, err, c.says)
 		}
 	}
 }
@@ -108,10 +107,8 @@ func TestVerifyFindsARottenChunkAndNoOther(t *testing.T) {
 			err := d.Verify(part)
 			says := fmt.Sprintf("%s: corrupt dataset: bytes %s to %s (chunk 3 of ", path, humanize.Comma(offset+8192),
 				humanize.Comma(offset+12288))
-			if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), says) ||
-				!strings.Contains(err.Error(), `run "khop check `+dir) {
-				t.Errorf("%v; want %s", err, says)
-			}
+			expect.That(t, errors.Is(err, ErrCorrupt) && strings.Contains(err.Error(), says) &&
+				strings.Contains(err.Error(), `run "khop check `+dir), "%v; want %s", err, says)
 		}
 	}
 	w, _ := d.Graph().EdgeColumn("weight")
@@ -172,17 +169,14 @@ func TestAFaultNamesFileAndOffset(t *testing.T) {
 		return nil
 	})
 	var fault *pinned.Fault
-	if !errors.As(err, &fault) || fault.Path != path || fault.Offset != offset+20000 ||
-		!strings.Contains(err.Error(), path+": byte ") {
-		t.Errorf("%v", err)
-	}
+	expect.That(t, errors.As(err, &fault) && fault.Path == path && fault.Offset == offset+20000 &&
+		strings.Contains(err.Error(), path+": byte "), "%v", err)
 	if err := pinned.Populate(b); !errors.Is(err, errors.ErrUnsupported) && (!errors.As(err, &fault) ||
 		fault.Path != path) {
 		t.Errorf("%v", err)
 	}
-	if err := d.Verify(b); !errors.As(err, &fault) || fault.Path != path {
-		t.Errorf("%v", err)
-	}
+	err = d.Verify(b)
+	expect.That(t, errors.As(err, &fault) && fault.Path == path, "%v", err)
 }
 
 // Problems come in the order of the file.

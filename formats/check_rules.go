@@ -15,11 +15,6 @@ import (
 
 type schema = graph.Schema
 
-func parseDType(name string) unified.DType {
-	d, _ := unified.ParseDType(name)
-	return d
-}
-
 // checkRows is how many rows a task looks at.
 const checkRows = 1 << 16
 

@@ -110,9 +110,8 @@ func killWriter(t *testing.T, dir string, after time.Duration) {
 	rest, _ := io.ReadAll(lines)
 	err := cmd.Wait()
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() == 3 {
-		t.Fatalf("the writer ended by itself: %v, %s", err, strings.ReplaceAll(string(rest), "go\n", ""))
-	}
+	expect.Ensure(t, errors.As(err, &exit) && exit.ExitCode() != 3, "the writer ended by itself: %v, %s", err,
+		strings.ReplaceAll(string(rest), "go\n", ""))
 }
 
 func TestAFullDiskIsAnErrorThatNamesTheSpace(t *testing.T) {
@@ -123,11 +122,10 @@ func TestAFullDiskIsAnErrorThatNamesTheSpace(t *testing.T) {
 	defer func() { expect.OK(t, unix.Unmount(dir, unix.MNT_DETACH)) }()
 	check := func(name string, err error, says string) {
 		t.Helper()
-		if !errors.Is(err, ErrSpace) || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "free") {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.That(t, errors.Is(err, ErrSpace) && strings.Contains(err.Error(), says) && strings.Contains(err.Error(),
+			"free"), "%s: %v", name, err)
 		list, _ := os.ReadDir(dir)
-		expect.That(t, len(list) <= 0, "%s: left behind: %v", name, list)
+		expect.That(t, len(list) == 0, "%s: left behind: %v", name, list)
 	}
 	big := plainArrays(t)
 	big.Schema.Nodes[0].Columns[0].Shape = []int64{1 << 16}
@@ -152,9 +150,8 @@ func TestAFullDiskIsAnErrorThatNamesTheSpace(t *testing.T) {
 	check("known while writing", err, "bytes")
 	expect.Is(t, WriteGraph(context.Background(), target, newGraph(t, plainArrays(t)), WriterOptions{}), nil,
 		"a dataset that fits")
-	if report, err := Check(context.Background(), target, CheckOptions{}); err != nil || !report.OK() {
-		t.Errorf("a dataset that fits: %+v, %v", report, err)
-	}
+	report, err := Check(context.Background(), target, CheckOptions{})
+	expect.That(t, err == nil && report.OK(), "a dataset that fits: %+v, %v", report, err)
 }
 
 func TestAMountedDatasetIsNotReplaced(t *testing.T) {

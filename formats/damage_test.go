@@ -109,9 +109,8 @@ func TestOpenFindsEveryCutAndEveryTail(t *testing.T) {
 		err := openError(dir)
 		expect.Ensure(t, errors.Is(err, ErrCorrupt), "%s longer by a byte: %v", name, err)
 		os.Remove(filepath.Join(dir, name))
-		if err := openError(dir); !isKnown(err) {
-			t.Fatalf("%s missing: %v", name, err)
-		}
+		err = openError(dir)
+		expect.Ensure(t, isKnown(err), "%s missing: %v", name, err)
 		put(t, dir, name, b)
 	}
 	err := openError(dir)
@@ -356,10 +355,9 @@ func TestOpenOfAFileNamesIt(t *testing.T) {
 	path := filepath.Join(scratchDir(t), "edges.txt")
 	expect.OK(t, os.WriteFile(path, []byte("0 1\n"), 0o600))
 	var e *Error
-	if err := openError(path); !errors.As(err, &e) || !errors.Is(err, ErrIncomplete) || e.Path != path ||
-		!strings.Contains(e.Remedy, "convert") {
-		t.Error(err)
-	}
+	err := openError(path)
+	expect.That(t, errors.As(err, &e) && errors.Is(err, ErrIncomplete) && e.Path == path && strings.Contains(e.Remedy,
+		"convert"), "%v", err)
 }
 
 func TestOpenReadsLaterMinorVersionsAndIgnoresUnknownKeys(t *testing.T) {
@@ -447,10 +445,8 @@ func FuzzManifest(f *testing.F) {
 				continue
 			}
 			for _, p := range m.parts() { // what is accepted stays in the directory and in the file
-				if !filepath.IsLocal(filepath.FromSlash(p.Path)) || p.BodyOffset < 0 || p.Bytes < 0 ||
-					p.BodyOffset+p.Bytes > p.FileBytes {
-					t.Fatalf("accepted %+v", p)
-				}
+				expect.Ensure(t, filepath.IsLocal(filepath.FromSlash(p.Path)) && p.BodyOffset >= 0 && p.Bytes >= 0 &&
+					p.BodyOffset+p.Bytes <= p.FileBytes, "accepted %+v", p)
 			}
 		}
 	})

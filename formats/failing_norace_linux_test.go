@@ -165,7 +165,6 @@ func TestWhatIsForeignIsSeenBeforeAnythingIsMade(t *testing.T) {
 	for _, c := range expect.FailingCall(t, dir, -1, nil, func() { _, err = Create(dir, WriterOptions{}) }) {
 		expect.That(t, c.Path != filepath.Join(dir, transaction.Marker), "%s %s", c.Name, c.Path)
 	}
-	if !errors.Is(err, ErrExist) || !strings.Contains(err.Error(), `it holds "notes.txt", which no khop dataset has`) {
-		t.Errorf("%v", err)
-	}
+	expect.That(t, errors.Is(err, ErrExist) && strings.Contains(err.Error(),
+		`it holds "notes.txt", which no khop dataset has`), "%v", err)
 }

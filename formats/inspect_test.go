@@ -267,7 +267,7 @@ func TestInspectNamesDamageThatItMeets(t *testing.T) {
 
 func TestHintsSayWhatMayNotBeMeant(t *testing.T) {
 	hints := (&Inspection{SelfLoops: 9}).Hints()
-	expect.That(t, hints != nil && len(hints) <= 0, "of nothing: %q", hints)
+	expect.That(t, hints != nil && len(hints) == 0, "of nothing: %q", hints)
 	got := (&Inspection{Isolated: 1, Duplicates: 2,
 		NotFinite: []notFinite{{"paper", "x", 1, 1234567}, {"edges", "w", 2, 0}},
 		Late:      []lateSplit{{Type: "paper", Column: "year", Index: 3, Nodes: 1234, Of: 5000}},

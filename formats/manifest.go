@@ -2,6 +2,7 @@ package formats
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -146,11 +147,7 @@ func parseHash(s string) (uint64, error) {
 	if err != nil || len(b) != 8 || s != strings.ToLower(s) {
 		return 0, corruptf("checksum %.20q is not 16 hexadecimal digits", s)
 	}
-	v := uint64(0)
-	for _, c := range b {
-		v = v<<8 | uint64(c)
-	}
-	return v, nil
+	return binary.BigEndian.Uint64(b), nil
 }
 
 // The manifest ends in these, with the checksum of everything before between them.
@@ -259,8 +256,9 @@ func (c *Content) files() []contentFile {
 	for i := range c.Splits {
 		for j := range c.Splits[i].Sets {
 			set := &c.Splits[i].Sets[j]
+			dtype, _ := unified.ParseDType(set.DType)
 			list = append(list, contentFile{part: &set.Parts[0], split: &c.Splits[i], set: set,
-				typ: arrayfile.Type{Name: c.Splits[i].Name, DType: parseDType(set.DType), Shape: set.Shape}})
+				typ: arrayfile.Type{Name: c.Splits[i].Name, DType: dtype, Shape: set.Shape}})
 		}
 	}
 	return list

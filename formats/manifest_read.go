@@ -2,6 +2,7 @@ package formats
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -151,9 +152,7 @@ func parseID(s string) (id [16]byte, err error) {
 		if err != nil {
 			return id, err
 		}
-		for i := range 8 {
-			id[8*half+i] = byte(v >> (56 - 8*i))
-		}
+		binary.BigEndian.PutUint64(id[8*half:], v)
 	}
 	return id, nil
 }

@@ -55,10 +55,8 @@ func TestADatasetThatIsReplacedWhileItIsScrubbedIsNamed(t *testing.T) {
 		if want == "" {
 			want = "another file is in its place"
 		}
-		if err == nil || !strings.HasPrefix(err.Error(), dir) || !strings.Contains(err.Error(), want) ||
-			!strings.HasSuffix(err.Error(), "; check again") {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.That(t, err != nil && strings.HasPrefix(err.Error(), dir) && strings.Contains(err.Error(), want) &&
+			strings.HasSuffix(err.Error(), "; check again"), "%s: %v", name, err)
 	}
 }
 

@@ -120,13 +120,11 @@ func begin(dir string, opt WriterOptions, how transaction.Options) (*Writer, err
 	w := &Writer{dir: tx.Dir, opt: opt, tx: tx,
 		progress: progressMeter{f: opt.Progress, stage: "write", total: opt.ExpectBytes}}
 	w.shared = arrayfile.Shared{ChunkBytes: cmp.Or(opt.chunkBytes, arrayfile.ChunkBytes), Expect: opt.ExpectBytes,
-		Direct: passCache, Wrote: w.progress.add, WriteError: directories.WriteError, Misuse: misuse}
+		Direct: passCache, Wrote: w.progress.add, WriteError: directories.WriteError,
+		Misuse: func(path, array string, row int64, err error) error {
+			return &Error{Path: path, Column: array, Row: row, Err: err}
+		}}
 	return w, nil
-}
-
-// misuse is an error about an array, or its row from 0.
-func misuse(path, array string, row int64, err error) error {
-	return &Error{Path: path, Column: array, Row: row, Err: err}
 }
 
 // Topology returns the writer of one array of the graph's structure: "indptr" (int64, nodes + 1 rows), "indices" (int32

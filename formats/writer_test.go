@@ -176,12 +176,10 @@ func TestAbortLeavesNothingBehind(t *testing.T) {
 		feed(t, c, 12)
 		expect.OK(t, w.Abort(), w.Abort())
 		list, err := os.ReadDir(dir)
-		if made && !errors.Is(err, os.ErrNotExist) || !made && (err != nil || len(list) > 0) {
-			t.Errorf("the directory was there before: %t; now: %v, %v", !made, list, err)
-		}
-		if _, err := w.NodeColumn(0, graph.Column{Name: "a", DType: unified.Int32}, 10); err == nil {
-			t.Error("a writer that was aborted goes on")
-		}
+		expect.That(t, (!made || errors.Is(err, os.ErrNotExist)) && (made || err == nil && len(list) == 0),
+			"the directory was there before: %t; now: %v, %v", !made, list, err)
+		_, err = w.NodeColumn(0, graph.Column{Name: "a", DType: unified.Int32}, 10)
+		expect.That(t, err != nil, "a writer that was aborted goes on")
 		expect.That(t, w.Commit(plainArrays(t).Schema) != nil, "a writer that was aborted commits")
 	}
 }
@@ -226,9 +224,8 @@ func TestATargetHasOneWriterAtATimeThoughWritersComeAndGo(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if n := active.Add(1); n != 1 {
-					t.Errorf("%d writers at once", n)
-				}
+				n := active.Add(1)
+				expect.That(t, n == 1, "%d writers at once", n)
 				wins.Add(1)
 				active.Add(-1)
 				if err := w.Abort(); err != nil {
@@ -240,10 +237,9 @@ func TestATargetHasOneWriterAtATimeThoughWritersComeAndGo(t *testing.T) {
 	}
 	wg.Wait()
 	// A writer that found the directory of another one leaves it, empty, as it would leave a user's.
-	if list, err := os.ReadDir(dir); wins.Load() == 0 || len(list) > 0 || err != nil &&
-		!errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%d writers began; left behind: %v, %v", wins.Load(), list, err)
-	}
+	list, err := os.ReadDir(dir)
+	expect.That(t, wins.Load() != 0 && len(list) == 0 && (err == nil || errors.Is(err, os.ErrNotExist)),
+		"%d writers began; left behind: %v, %v", wins.Load(), list, err)
 }
 
 func TestColumnWriterWantsExactlyItsBytes(t *testing.T) {
@@ -262,9 +258,8 @@ func TestColumnWriterWantsExactlyItsBytes(t *testing.T) {
 	expect.That(t, many.Close() != nil, "Close forgets the error")
 	feed(t, exact, 12)
 	expect.OK(t, errors.Join(exact.Close(), exact.Close()))
-	if _, err := exact.Write([]byte{1}); err == nil {
-		t.Error("a byte after Close is accepted")
-	}
+	_, err = exact.Write([]byte{1})
+	expect.That(t, err != nil, "a byte after Close is accepted")
 	expect.Is(t, expect.Err(w.NodeColumn(0, graph.Column{Name: "few", DType: unified.Int32}, 3)), ErrExist,
 		"a column twice")
 }
@@ -322,11 +317,9 @@ func TestCommitRefusesWhatDoesNotFitTheSchema(t *testing.T) {
 			}
 			change(w, &a.Schema)
 			err := w.Commit(a.Schema)
-			if undone := name == "a column that is not done"; err == nil ||
-				undone != strings.Contains(err.Error(), "not written whole") || !undone &&
-				!errors.Is(err, graph.ErrSchema) {
-				t.Errorf("%v", err)
-			}
+			undone := name == "a column that is not done"
+			expect.That(t, err != nil && undone == strings.Contains(err.Error(), "not written whole") && (undone ||
+				errors.Is(err, graph.ErrSchema)), "%v", err)
 			expect.Is(t, openError(dir), ErrIncomplete, "after the refusal")
 			expect.OK(t, w.Abort())
 		})
@@ -337,17 +330,14 @@ func TestCreateChecksTheSpaceBeforeItTouchesAnything(t *testing.T) {
 	parent := scratchDir(t)
 	dir := filepath.Join(parent, "x.khop")
 	_, err := Create(dir, WriterOptions{ExpectBytes: 1 << 60})
-	if !errors.Is(err, ErrSpace) || !strings.Contains(err.Error(), "1,152,921,504,606,846,976 bytes") ||
-		!strings.Contains(err.Error(), "are free") {
-		t.Errorf("%v", err)
-	}
+	expect.That(t, errors.Is(err, ErrSpace) && strings.Contains(err.Error(), "1,152,921,504,606,846,976 bytes") &&
+		strings.Contains(err.Error(), "are free"), "%v", err)
 	list, _ := os.ReadDir(parent)
-	expect.That(t, len(list) <= 0, "left behind: %v", list)
+	expect.That(t, len(list) == 0, "left behind: %v", list)
 	dir = write(t, plainArrays(t), WriterOptions{})
 	before := expect.Files(t, dir)
-	if _, err := Create(dir, WriterOptions{ExpectBytes: 1 << 60, Force: true}); !errors.Is(err, ErrSpace) {
-		t.Errorf("%v", err)
-	}
+	_, err = Create(dir, WriterOptions{ExpectBytes: 1 << 60, Force: true})
+	expect.That(t, errors.Is(err, ErrSpace), "%v", err)
 	requireEqualFiles(t, before, expect.Files(t, dir))
 }
 
@@ -372,9 +362,8 @@ func TestAnnotationsAreInTheManifest(t *testing.T) {
 	g := newGraph(t, graph.Arrays{Schema: plainSchema(5, 6), Indptr: a.Indptr, Indices: a.Indices})
 	expect.OK(t, errors.Join(c.Close(), w.writeAll(context.Background(), edgeArrays(g)), w.Commit(a.Schema)))
 	info := open(t, dir).Manifest().Columns[2]
-	if info.Name != "length" || info.Unit != "ms" || info.Scale == nil || *info.Scale != 0.25 || info.Fill != nil {
-		t.Errorf("%+v", info)
-	}
+	expect.That(t, info.Name == "length" && info.Unit == "ms" && info.Scale != nil && *info.Scale == 0.25 &&
+		info.Fill == nil, "%+v", info)
 }
 
 // A split has a set of seeds for each type: a set of several types has no place in a file.
@@ -384,8 +373,6 @@ func TestASetOfSeveralTypesIsNotWritten(t *testing.T) {
 	seeds.Sets[0].Types = []int32{0, 1}
 	a.Splits = []graph.Split{{Name: "train", Seeds: seeds}}
 	err := WriteGraph(context.Background(), filepath.Join(scratchDir(t), "x"), newGraph(t, a), WriterOptions{})
-	if !errors.Is(err, graph.ErrSchema) || !strings.Contains(err.Error(), `split "train": seeds of several types`) ||
-		!strings.Contains(err.Error(), "make a set of each type") {
-		t.Errorf("%v", err)
-	}
+	expect.That(t, errors.Is(err, graph.ErrSchema) && strings.Contains(err.Error(),
+		`split "train": seeds of several types`) && strings.Contains(err.Error(), "make a set of each type"), "%v", err)
 }

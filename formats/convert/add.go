@@ -127,18 +127,12 @@ func Add(ctx context.Context, dir string, opt AddOptions) (_ *graph.Schema, err 
 	if err != nil {
 		return nil, err
 	}
-	if opt.Log == nil {
-		opt.Log = func(string) {}
-	}
-	c := &conversion{src: dir, opt: Options{MemoryLimit: opt.MemoryLimit, Strict: opt.Strict, Force: opt.Force,
-		FeatureDType: opt.FeatureDType,
-		TimesIn:      opt.TimesIn, Progress: opt.Progress, Log: opt.Log},
-		graph: &source.Graph{}}
-	if err := c.opt.Settle(); err != nil {
+	c, err := begin(dir, dir, &Options{MemoryLimit: opt.MemoryLimit, Strict: opt.Strict, Force: opt.Force,
+		FeatureDType: opt.FeatureDType, TimesIn: opt.TimesIn, Progress: opt.Progress, Log: opt.Log})
+	if err != nil {
 		return nil, err
 	}
-	c.ledger.SetLimit(c.opt.MemoryLimit)
-	c.prepareRows()
+	c.graph = &source.Graph{}
 	a := &extension{c: c, adds: adds, how: formats.ExtendOptions{Provenance: map[string]string{},
 		Progress: opt.Progress}}
 	defer func() { err = errors.Join(err, a.close()) }()
@@ -151,7 +145,7 @@ func Add(ctx context.Context, dir string, opt AddOptions) (_ *graph.Schema, err 
 		return nil, err
 	}
 	for _, n := range a.notes {
-		opt.Log("note: " + n.Text)
+		c.opt.Log("note: " + n.Text)
 	}
 	return &a.schema, nil
 }
@@ -350,13 +344,8 @@ func (x *addition) embeds(ds *formats.Dataset) []byte {
 	if list, err := ds.Strings(x.typ, text); err != nil || list.Len() != x.header.Shape[0] {
 		return nil
 	}
-	return fmt.Appendf(nil, `[{"name":%s,"kind":"embedding","width":%d,"missing":0}]`, quoted(text), x.header.Shape[1])
-}
-
-// quoted returns a text as a JSON string.
-func quoted(text string) []byte {
-	b, _ := json.Marshal(text) // texts can always be written
-	return b
+	name, _ := json.Marshal(text) // texts can always be written
+	return fmt.Appendf(nil, `[{"name":%s,"kind":"embedding","width":%d,"missing":0}]`, name, x.header.Shape[1])
 }
 
 // typeIn returns the node type; -1 where it is not told.
@@ -384,17 +373,21 @@ func (x *addition) addColumn(f *source.File, s *graph.Schema, l *pinned.Ledger, 
 	if x.sort == nodeColumn {
 		to = &s.Nodes[x.typ].Columns
 	}
-	for i := range *to {
-		if (*to)[i].Name == x.Name {
-			if !force {
-				return exists("column", x.Name)
-			}
-			(*to)[i] = x.col
-			return nil
-		}
+	i := slices.IndexFunc(*to, func(c graph.Column) bool { return c.Name == x.Name })
+	if i >= 0 && !force {
+		return exists("column", x.Name)
 	}
-	*to = append(*to, x.col)
+	setColumn(to, i, x.col)
 	return nil
+}
+
+// setColumn puts a column in the place of column i, or behind all where there is none.
+func setColumn(to *[]graph.Column, i int, col graph.Column) {
+	if i < 0 || i >= len(*to) {
+		*to = append(*to, col)
+	} else {
+		(*to)[i] = col
+	}
 }
 
 // exists is the error of a column or split that is there.

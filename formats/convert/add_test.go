@@ -1,8 +1,11 @@
 package convert
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -10,7 +13,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apache/arrow/go/v15/arrow"
+
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
@@ -53,8 +59,7 @@ func adds(o AddOptions, list ...extra) AddOptions {
 func TestANameThatIsNotTextIsRefusedBeforeAnythingIsReplaced(t *testing.T) {
 	data := adding(t)
 	id := func() [16]byte {
-		ds := expect.Must(formats.Open(data))(t)
-		defer ds.Close()
+		ds := open(t, data)
 		return ds.ID()
 	}
 	before := id()
@@ -85,8 +90,7 @@ func TestArraysAreAddedAsTheyAre(t *testing.T) {
 	s, err := Add(context.Background(), data,
 		adds(AddOptions{Progress: func(string, int64, int64) { progress++ }}, list...))
 	expect.OK(t, err)
-	ds := expect.Must(formats.Open(data))(t)
-	defer ds.Close()
+	ds := open(t, data)
 	report, err := formats.Check(context.Background(), data, formats.CheckOptions{})
 	expect.Ensure(t, err == nil && report.Found <= 0, "%v: %v", err, report)
 	g := ds.Graph()
@@ -94,11 +98,9 @@ func TestArraysAreAddedAsTheyAre(t *testing.T) {
 	thin, _ := g.NodeColumn(0, "thin")
 	label, _ := g.NodeColumn(0, "label")
 	weight, _ := g.EdgeColumn("weight")
-	if !slices.Equal(wide.Bytes(), counted8(240, 1)) || wide.Rank() != 2 ||
-		!slices.Equal(thin.Bytes(), counted8(30, 2)) || thin.Rank() != 1 ||
-		!slices.Equal(weight.Bytes(), counted8(140, 4)) || label.DType() != unified.Int64 {
-		t.Errorf("%v, %v, %v, %v", wide, thin, weight, label)
-	}
+	expect.That(t, slices.Equal(wide.Bytes(), counted8(240, 1)) && wide.Rank() == 2 && slices.Equal(thin.Bytes(),
+		counted8(30, 2)) && thin.Rank() == 1 && slices.Equal(weight.Bytes(), counted8(140, 4)) &&
+		label.DType() == unified.Int64, "%v, %v, %v, %v", wide, thin, weight, label)
 	if v, _ := unified.View[int64](label); v[0] != 3 || v[29] != 32 || ds.Manifest().Provenance["classes"] != "33" {
 		t.Errorf("labels %v of %s classes", v, ds.Manifest().Provenance["classes"])
 	}
@@ -129,8 +131,7 @@ func TestForceReplacesTheColumnAndTheSplitOfThatNameAlone(t *testing.T) {
 		expect.Says(t, add(false, both[i]), formats.ErrExist, says, "addition %d once more", i)
 	}
 	contents := func() map[string]string {
-		ds := expect.Must(formats.Open(data))(t)
-		defer ds.Close()
+		ds := open(t, data)
 		g, all := ds.Graph(), map[string]string{}
 		for name, of := range map[string]func() (unified.Tensor, bool){
 			"paper":  func() (unified.Tensor, bool) { return g.NodeColumn(2, "x") },
@@ -199,10 +200,8 @@ func TestAdditionsThatDoNotFitChangeNothing(t *testing.T) {
 	} {
 		a := extra{c.sort, c.name, c.typ, numpy(t, c.data)}
 		_, err := Add(context.Background(), data, adds(AddOptions{}, a))
-		if err == nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) ||
-			c.want == nil && !strings.Contains(err.Error(), a.path) {
-			t.Errorf("got %v\nwant %s", err, c.says)
-		}
+		expect.That(t, err != nil && (c.want == nil || errors.Is(err, c.want)) && strings.Contains(err.Error(),
+			c.says) && (c.want != nil || strings.Contains(err.Error(), a.path)), "got %v\nwant %s", err, c.says)
 	}
 	unchanged(t, data, before)
 }
@@ -215,7 +214,7 @@ func unchanged(t *testing.T, data string, before []byte) {
 	report, err := formats.Check(context.Background(), data, formats.CheckOptions{})
 	expect.That(t, err == nil && report.Found <= 0, "%v: %v", err, report)
 	left, _ := filepath.Glob(data + "?*")
-	expect.That(t, len(left) <= 0, "left behind: %v", left)
+	expect.That(t, len(left) == 0, "left behind: %v", left)
 }
 
 func TestAdditionsThatFailHalfwayChangeNothing(t *testing.T) {
@@ -270,12 +269,129 @@ func TestForceReplacesTheSetOfItsNodeTypeAlone(t *testing.T) {
 	add("paper", 1, 2)
 	add("author", 3)
 	add("author", 4, 5)
-	ds := expect.Must(formats.Open(data))(t)
-	defer ds.Close()
+	ds := open(t, data)
 	seeds := expect.Must(ds.Split("x", 0))(t)
 	got := map[int]int64{}
 	for _, set := range seeds.Sets {
 		got[set.Type] += set.Len()
 	}
 	expect.That(t, maps.Equal(got, map[int]int64{0: 2, 2: 2}), "%v", got)
+}
+
+// TestRowsOfADatasetAreStoredNarrow: as a conversion would have stored them, and those that are added with it.
+func TestRowsOfADatasetAreStoredNarrow(t *testing.T) {
+	src, values := write(t, "edges.txt", "0 1\n1 2\n"), make([]float64, 3*40)
+	for i := range values {
+		values[i] = float64(i*i%97) - 40
+	}
+	features := write(t, "x.npy", string(expect.NPY(values, 3, 40)))
+	for _, to := range []string{"int4", "int8", "float16", "feature=int4"} {
+		_, want := convert(t, src, Options{Features: features, FeatureDType: []string{to}})
+		_, old := convert(t, src, Options{Features: features})
+		dir := old.Path()
+		s := expect.Must(Add(t.Context(), dir, AddOptions{FeatureDType: []string{to},
+			Columns: []Addition{{Name: "more", Path: features}}}))(t)
+		ds := expect.Must(formats.Open(dir))(t)
+		for _, c := range want.Graph().Schema().Nodes[0].Columns {
+			a, _ := ds.Graph().NodeColumn(0, c.Name)
+			b, _ := want.Graph().NodeColumn(0, c.Name)
+			expect.That(t, bytes.Equal(a.Bytes(), b.Bytes()) && len(b.Bytes()) > 0,
+				"%s: %s is %v, not %v", to, c.Name, a,
+				b)
+		}
+		kinds := map[string]string{}
+		for _, c := range s.Nodes[0].Columns {
+			kinds[c.Name] = c.TypeName()
+		}
+		more := map[string]string{"feature=int4": "float64"}[to]
+		if more == "" {
+			more = to
+		}
+		expect.That(t, kinds["more"] == more, "%s: %v", to, kinds)
+		expect.OK(t, ds.Close())
+	}
+}
+
+func TestNarrowRowsThatCannotBeAreRefused(t *testing.T) {
+	_, ds := convert(t, write(t, "edges.txt", "0 1\n1 2\n"), Options{})
+	dir := ds.Path()
+	for to, says := range map[string]string{"int3": "is none of", "x=int4": `no nodes have a column "x"`} {
+		_, err := Add(t.Context(), dir, AddOptions{FeatureDType: []string{to}})
+		expect.That(t, errors.Is(err, ErrOptions) && bytes.Contains([]byte(err.Error()), []byte(says)), "%s: %v",
+			to, err)
+	}
+	_, err := Add(t.Context(), dir, AddOptions{FeatureDType: []string{"int4"},
+		Rows: []Addition{{Name: "t", Path: "x.csv"}}})
+	expect.Is(t, err, ErrOptions, "with new rows")
+}
+
+// TestCodesThatDoNotFitTheirRowsAreRefused: what a manifest says of rows is checked before any is read.
+func TestCodesThatDoNotFitTheirRowsAreRefused(t *testing.T) {
+	good := expect.Must(graph.Column{Name: "x", Shape: []int64{100}}.Coded("int4"))(t)
+	schema := func(change func(c *graph.Column)) error {
+		c, code := good, *good.Code
+		c.Code = &code
+		change(&c)
+		s := graph.Schema{Nodes: []graph.NodeType{{Name: "n", Count: 1, Columns: []graph.Column{c}}},
+			Edges: []graph.EdgeType{{Source: "n", Relation: "r", Target: "n"}}}
+		return s.Init()
+	}
+	expect.OK(t, schema(func(*graph.Column) {}))
+	for name, change := range map[string]func(c *graph.Column){
+		"too short":  func(c *graph.Column) { c.Shape = []int64{57} },
+		"no width":   func(c *graph.Column) { c.Code.Shape = nil },
+		"negative":   func(c *graph.Column) { c.Code.Shape = []int64{-100} },
+		"immense":    func(c *graph.Column) { c.Code.Shape = []int64{1 << 40, 1 << 40} },
+		"other type": func(c *graph.Column) { c.DType++ },
+		"unknown":    func(c *graph.Column) { c.Code.Name = "int3" },
+		"a matrix":   func(c *graph.Column) { c.Shape = []int64{8, 8} },
+	} {
+		expect.Is(t, schema(change), graph.ErrSchema, name)
+	}
+}
+
+// dates writes numbers as a .npy file of a type of NumPy, "<M8[ms]" or "<i8".
+func dates(t *testing.T, of string, list ...int64) string {
+	t.Helper()
+	head := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%d,), }", of, len(list))
+	text := []byte("\x93NUMPY\x01\x00")
+	text = binary.LittleEndian.AppendUint16(text, uint16(len(head)))
+	text = append(text, head...)
+	for _, v := range list {
+		text = binary.LittleEndian.AppendUint64(text, uint64(v))
+	}
+	return write(t, "t.npy", string(text))
+}
+
+// Times that are added count as those of the dataset do, or are refused.
+func TestAddedTimesAreInTheUnitOfTheDataset(t *testing.T) {
+	dir := files(t, map[string]string{"m.yaml": "nodes: {n: {count: 3}}\nedges: {a: {file: a.arrow, time: at}}\n"})
+	timeTable(t, dir, "a.arrow", arrow.Millisecond, []int64{5000, 6000})
+	add := func(name, path, in string) ([]int64, string, error) {
+		data := filepath.Join(t.TempDir(), "x")
+		expect.Must(Run(context.Background(), filepath.Join(dir, "m.yaml"), data, Options{}))(t)
+		_, err := Add(context.Background(), data, adds(AddOptions{TimesIn: in}, extra{nodeColumn, name, "", path}))
+		if err != nil {
+			return nil, "", err
+		}
+		ds := open(t, data)
+		col, _ := ds.Graph().NodeColumn(0, name)
+		for _, c := range ds.Graph().Schema().Nodes[0].Columns {
+			if c.Name == name {
+				return slices.Clone(expect.Must(unified.View[int64](col))(t)), c.Unit, nil
+			}
+		}
+		return nil, "", errors.New("it is not there")
+	}
+	want := []int64{5, -1, missingTime}
+	for _, c := range []struct{ name, path, in string }{
+		{"time", dates(t, "<M8[ms]", 5999, -1, missingTime), ""},
+		{"born", dates(t, "<M8[us]", 5e6, -1e6, missingTime), ""},
+		{"time", dates(t, "<i8", 5000, -1, missingTime), "ms"},
+	} {
+		got, unit, err := add(c.name, c.path, c.in)
+		expect.That(t, err == nil && unit == "s" && slices.Equal(got, want), "%+v: %v in %q, %v", c, got, unit, err)
+	}
+	_, _, err := add("time", dates(t, "<i8", 1, 2, 3), "")
+	expect.That(t, errors.Is(err, source.ErrTimes), "numbers of no unit: %v", err)
 }

@@ -25,7 +25,6 @@ import (
 // knowledge is a knowledge graph of this number of relations, with a split of links that has some of them.
 func knowledge(t *testing.T, relations int) string {
 	t.Helper()
-	dir := t.TempDir()
 	var train, valid strings.Builder
 	for i := range relations {
 		fmt.Fprintf(&train, "e%d\tr%d\te%d\n", i%7, i, i%5+1)
@@ -33,11 +32,8 @@ func knowledge(t *testing.T, relations int) string {
 			fmt.Fprintf(&valid, "e%d\tr%d\te%d\n", i%5, i, i%3)
 		}
 	}
-	for name, text := range map[string]string{"train": train.String(), "valid": valid.String(),
-		"test": "e0\tr0\te1\n"} {
-		expect.OK(t, os.WriteFile(filepath.Join(dir, name+".txt"), []byte(text), 0o600))
-	}
-	return dir
+	return files(t, map[string]string{"train.txt": train.String(), "valid.txt": valid.String(),
+		"test.txt": "e0\tr0\te1\n"})
 }
 
 // works are conversions, an addition and a merge, that between them do all that there is.
@@ -115,18 +111,15 @@ func TestAnyLimitOfMemoryIsEnoughOrIsNamed(t *testing.T) {
 			left, _ := os.ReadDir(dir)
 			if err != nil {
 				refused++
-				if !errors.Is(err, pinned.ErrLimit) || !strings.Contains(err.Error(),
-					"allow at least") || len(left) > 0 {
-					t.Fatalf("%s in %d bytes: %v; left behind: %v", name, memory, err, left)
-				}
+				expect.Ensure(t, errors.Is(err, pinned.ErrLimit) && strings.Contains(err.Error(), "allow at least") &&
+					len(left) == 0, "%s in %d bytes: %v; left behind: %v", name, memory, err, left)
 				continue
 			}
 			enough++
 			ds := expect.Must(formats.Open(dst))(t)
 			ids[fmt.Sprintf("%x", ds.ID())] = true
-			if err := ds.Close(); err != nil || len(left) != 1 {
-				t.Errorf("%s in %d bytes: %v; there are %v", name, memory, err, left)
-			}
+			err = ds.Close()
+			expect.That(t, err == nil && len(left) == 1, "%s in %d bytes: %v; there are %v", name, memory, err, left)
 		}
 		expect.That(t, len(ids) == 1 && refused != 0, "%s: %d datasets; refused %d times", name, len(ids), refused)
 	}
@@ -249,19 +242,17 @@ func TestRowsThatCannotBeWrittenAreAnError(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		for _, left := range []int{0, 1, out.Len() / 2, out.Len() - 1} {
-			if err := write(t.Context(), &refusing{left}); !errors.Is(err, errRefused) {
-				t.Errorf("%s, after %d of %d bytes: %v", name, left, out.Len(), err)
-			}
+			err := write(t.Context(), &refusing{left})
+			expect.That(t, errors.Is(err, errRefused), "%s, after %d of %d bytes: %v", name, left, out.Len(), err)
 		}
 		expect.Is(t, write(t.Context(), &refusing{out.Len()}), nil, name)
 	}
 	short := source.Bytes(graph.Column{Name: "x", DType: unified.Int32}, make([]byte, 4*rows-4))
-	if err := c.permuted(old, short)(t.Context(), io.Discard); err == nil ||
-		err.Error() != `column "x" has 799996 bytes for 200000 nodes` {
-		t.Errorf("a column that is short: %v", err)
-	}
+	err := c.permuted(old, short)(t.Context(), io.Discard)
+	expect.That(t, err != nil && err.Error() == `column "x" has 799996 bytes for 200000 nodes`,
+		"a column that is short: %v", err)
 	left, _ := os.ReadDir(c.budget.Dir)
-	expect.That(t, len(left) <= 0, "left behind: %v", left)
+	expect.That(t, len(left) == 0, "left behind: %v", left)
 }
 
 // TestNumbersBeyondTheirLimitsAreRefused: of nodes that are converted, and of those that are numbered anew.
@@ -287,10 +278,8 @@ func TestNumbersBeyondTheirLimitsAreRefused(t *testing.T) {
 	g.Node().Count = 3
 	g.Splits = []source.Split{{Name: "train", IDs: []int64{0, 3}}}
 	c := &conversion{graph: g, src: "x"}
-	if err := c.renumber(&numbering{types: []anew{{[]uint32{2, 1, 0}, []uint32{2, 1, 0}}}}); err == nil ||
-		err.Error() != `x: split "train": node 3 is not below 3` {
-		t.Errorf("a split: %v", err)
-	}
+	err := c.renumber(&numbering{types: []anew{{[]uint32{2, 1, 0}, []uint32{2, 1, 0}}}})
+	expect.That(t, err != nil && err.Error() == `x: split "train": node 3 is not below 3`, "a split: %v", err)
 }
 
 // TestAnIDThatIsNoNodesIsRefused by what numbers nodes, before edges are sorted.
@@ -312,10 +301,8 @@ func TestAnIDThatIsNoNodesIsRefused(t *testing.T) {
 			if id < 0 {
 				want = fmt.Sprintf("x: edge 1: %s %d is negative", end, id)
 			}
-			if (err == nil) != fine || err != nil &&
-				!strings.HasPrefix(err.Error(), want) {
-				t.Errorf("%s %d: %v", end, id, err)
-			}
+			expect.That(t, (err == nil) == fine && (err == nil || strings.HasPrefix(err.Error(), want)), "%s %d: %v",
+				end, id, err)
 		}
 	}
 }
@@ -328,10 +315,8 @@ func TestNumberingByDegreeTakesWhatItSays(t *testing.T) {
 		c.graph.Edges.Each = func(func(source.Batch) error) error { return nil }
 		c.ledger.SetLimit(16_000 - missing)
 		err := c.reorder(t.Context(), &order{c: c})
-		if missing == 0 && err != nil || missing > 0 && (!errors.Is(err, pinned.ErrLimit) ||
-			!strings.HasPrefix(err.Error(), "number 1000 nodes anew: ")) {
-			t.Errorf("%d bytes less: %v", missing, err)
-		}
+		expect.That(t, (missing != 0 || err == nil) && (missing <= 0 || errors.Is(err, pinned.ErrLimit) &&
+			strings.HasPrefix(err.Error(), "number 1000 nodes anew: ")), "%d bytes less: %v", missing, err)
 		expect.OK(t, c.graph.Close())
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/formats"
@@ -76,7 +77,74 @@ func (c *conversion) columnsAlone(t *testing.T) *formats.Dataset {
 	s, err3 := c.schema(&order{c: c, opt: edgesort.Options{ByTime: -1}})
 	expect.OK(t, errors.Join(err, err2, err3))
 	expect.OK(t, w.Commit(*s))
-	ds := expect.Must(formats.Open(dst))(t)
-	t.Cleanup(func() { _ = ds.Close() })
-	return ds
+	return open(t, dst)
+}
+
+// TestColumnsNameThoseOfATableOfEdges: as of an edge list, in one task and in several.
+func TestColumnsNameThoseOfATableOfEdges(t *testing.T) {
+	dir := files(t, map[string]string{"e.csv": "who,what,w,extra\na,b,0.5,7\nb,c,2,8\n",
+		"m.yaml": "edges: {knows: {file: e.csv, src: who, dst: what}}\n"})
+	src, mapping := filepath.Join(dir, "e.csv"), filepath.Join(dir, "m.yaml")
+	for columns, want := range map[string]string{
+		"src,dst,weight,-": "node edge node weight", "dst,src,w,more": "node edge node w more",
+		"src:user,dst:item,-,time": "user edge item time",
+	} {
+		dst := filepath.Join(t.TempDir(), "data")
+		opt := Options{From: "tables", Columns: strings.Split(columns, ",")}
+		expect.Must(Run(context.Background(), src, dst, opt))(t)
+		ds := expect.Must(formats.Open(dst))(t)
+		s := ds.Graph().Schema()
+		said := []string{s.Nodes[s.Edges[0].Src].Name, s.Edges[0].Relation, s.Nodes[s.Edges[0].Dst].Name}
+		for _, c := range s.EdgeColumns {
+			said = append(said, c.Name)
+		}
+		expect.Same(t, strings.Join(said, " "), want)
+		expect.OK(t, ds.Close())
+	}
+	for columns, says := range map[string]string{
+		"src,dst":             `Columns names 2 of 4 columns, "who", "what", "w", "extra": name each; - leaves one out`,
+		"src,a,b,c":           "Columns does not name src and dst",
+		"src,dst,w:int8,-":    `Columns names the type "int8" of "w": the columns of a table have types`,
+		"src:user,dst,w,-":    "Columns names the type of nodes at one end only",
+		"src,dst,w,w":         `Columns names "w" twice`,
+		"src,dst,weight,- ,-": "Columns names 5 of 4 columns",
+	} {
+		_, err := Run(context.Background(), src, filepath.Join(dir, "no"),
+			Options{From: "tables", Columns: strings.Split(columns, ",")})
+		expect.That(t, err != nil && strings.Contains(err.Error(), says), "%s: %v", columns, err)
+	}
+	_, err := Run(context.Background(), mapping, filepath.Join(dir, "no"), Options{Columns: []string{"src", "dst"}})
+	expect.That(t, err != nil && strings.Contains(err.Error(), "Columns is for one table of edges"), "%v", err)
+}
+
+// Edges of datasets, by type, as tests compare them.
+
+func sortPairs(p [][2]int64) {
+	slices.SortFunc(p, func(a, b [2]int64) int { return slices.Compare(a[:], b[:]) })
+}
+
+// edgesByName returns source and target of the edges of each type, sorted.
+func edgesByName(t *testing.T, ds *formats.Dataset) map[string][][2]int64 {
+	t.Helper()
+	g := ds.Graph()
+	s, got := g.Schema(), map[string][][2]int64{}
+	source := expect.Must(unified.Integers(g.Indices()))(t)
+	types := func(int64) int64 { return 0 }
+	if g.Types().Valid() {
+		b := g.Types().Bytes()
+		types = func(i int64) int64 { return int64(b[i]) }
+	}
+	for n := range s.Nodes {
+		for v := range s.Nodes[n].Count {
+			at := g.Offset(n) + v
+			for e := g.Indptr()[at]; e < g.Indptr()[at+1]; e++ {
+				typ := s.Edges[types(e)]
+				got[typ.String()] = append(got[typ.String()], [2]int64{source(e) - g.Offset(typ.Src), v})
+			}
+		}
+	}
+	for _, p := range got {
+		sortPairs(p)
+	}
+	return got
 }

@@ -289,10 +289,8 @@ func (c *conversion) read(ctx context.Context, t *source.Tree) (err error) {
 		return err
 	}
 	c.graph.Notes = append(c.graph.Notes, c.skips.Notes()...)
-	for _, step := range []func(context.Context) error{c.addTables, c.choose, c.times, c.narrow, c.pad} {
-		if err := step(ctx); err != nil {
-			return errors.Join(err, c.graph.Close())
-		}
+	if err := source.Steps(ctx, c.addTables, c.choose, c.times, c.narrow, c.pad); err != nil {
+		return errors.Join(err, c.graph.Close())
 	}
 	return nil
 }

@@ -22,9 +22,32 @@ func TestMain(m *testing.M) {
 
 func write(t testing.TB, name, text string) string {
 	t.Helper()
-	p := filepath.Join(t.TempDir(), name)
-	expect.OK(t, os.WriteFile(p, []byte(text), 0o600))
-	return p
+	return filepath.Join(files(t, map[string]string{name: text}), name)
+}
+
+// files writes files to a new folder.
+func files[T ~string | ~[]byte](t testing.TB, list map[string]T) string {
+	t.Helper()
+	dir := t.TempDir()
+	put(t, dir, list)
+	return dir
+}
+
+// put writes files to a folder, by names with slashes.
+func put[T ~string | ~[]byte](t testing.TB, dir string, list map[string]T) {
+	t.Helper()
+	for name, text := range list {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		expect.OK(t, os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600))
+	}
+}
+
+// open opens a dataset until the test's end.
+func open(t testing.TB, path string) *formats.Dataset {
+	t.Helper()
+	ds := expect.Must(formats.Open(path))(t)
+	t.Cleanup(func() { _ = ds.Close() })
+	return ds
 }
 
 // convert runs a conversion, checks the dataset, and opens it.
@@ -35,8 +58,7 @@ func convert(t *testing.T, src string, opt Options) (*Result, *formats.Dataset) 
 	res := expect.Must(Run(context.Background(), src, dst, opt))(t)
 	report, err := formats.Check(context.Background(), dst, formats.CheckOptions{})
 	expect.Ensure(t, err == nil && report.Found <= 0, "%v: %v", err, report)
-	ds := expect.Must(formats.Open(dst))(t)
-	t.Cleanup(func() { _ = ds.Close() })
+	ds := open(t, dst)
 	entries, _ := os.ReadDir(filepath.Dir(dst))
 	expect.That(t, len(entries) == 1, "beside the dataset: %v", entries)
 	return res, ds
@@ -165,7 +187,7 @@ func TestADryRunWritesNothing(t *testing.T) {
 	res, err := Run(context.Background(), src, filepath.Join(dir, "x"), opt)
 	expect.That(t, err == nil && res.Nodes == 4+3 && res.Edges == 3 && res.MemoryPeak != 0, "%+v, %v", res, err)
 	left, _ := os.ReadDir(dir)
-	expect.That(t, len(left) <= 0, "written: %v", left)
+	expect.That(t, len(left) == 0, "written: %v", left)
 	opt.DryRun = false
 	_, ds := convert(t, src, opt)
 	expect.That(t, ds.Graph().Schema().Edges[0].String() == "user:edge:item", "types %v", ds.Graph().Schema().Edges)
@@ -205,11 +227,8 @@ func arraysOf(ds *formats.Dataset) (n int64) {
 
 // TestWhatADatasetTakesIsSaidToTheByte, before anything is written and afterwards.
 func TestWhatADatasetTakesIsSaidToTheByte(t *testing.T) {
-	dir := t.TempDir()
-	for name, text := range map[string]string{"train": "a\tr\tb\nb\ts\tc\na\ts\tc\n", "valid": "a\tr\tc\n",
-		"test": "c\tr\ta\nb\tr\ta\n"} {
-		expect.OK(t, os.WriteFile(filepath.Join(dir, name+".txt"), []byte(text), 0o600))
-	}
+	dir := files(t, map[string]string{"train.txt": "a\tr\tb\nb\ts\tc\na\ts\tc\n", "valid.txt": "a\tr\tc\n",
+		"test.txt": "c\tr\ta\nb\tr\ta\n"})
 	table := npyMatrix(t, 4, 3, make([]float32, 12))
 	for name, c := range map[string]struct {
 		src string

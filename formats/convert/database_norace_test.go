@@ -5,8 +5,6 @@ package convert
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -94,7 +92,7 @@ func (d *drawnTable) write(t *testing.T, dir string) string {
 	for _, row := range d.rows {
 		b.WriteString(strings.Join(row, ",") + "\n")
 	}
-	expect.OK(t, os.WriteFile(filepath.Join(dir, d.name+".csv"), []byte(b.String()), 0o600))
+	put(t, dir, map[string]string{d.name + ".csv": b.String()})
 	or := func(s string) string {
 		if s == "" {
 			return "null"
@@ -171,7 +169,7 @@ func TestADatabaseIsItsRowsAndKeys(t *testing.T) {
 		for i := range tables {
 			text += tables[i].write(t, dir)
 		}
-		expect.OK(t, os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte(text), 0o600))
+		put(t, dir, map[string]string{"manifest.yaml": text})
 		opt := Options{UpTo: last}
 		if slices.ContainsFunc(tables, func(d drawnTable) bool { return d.time != "" }) {
 			opt.Reorder = []Reorder{0, 0, AsListed, ByNodeTime}[r.IntN(4)]
@@ -216,18 +214,14 @@ func TestADatabaseIsItsRowsAndKeys(t *testing.T) {
 // Plain numbers of times count what a person says, else seconds; a task's table needs neither times nor labels, and
 // tasks make the same of it.
 func TestPlainTimesOfADatabaseCountWhatIsSaid(t *testing.T) {
-	dir := t.TempDir()
-	expect.OK(t, os.MkdirAll(filepath.Join(dir, "tasks/of"), 0o700))
-	for name, text := range map[string]string{
+	dir := files(t, map[string]string{
 		"manifest.yaml": "name: x\nval_timestamp: '1970-01-01'\ntest_timestamp: '1970-01-02'\ntables:\n" +
 			"  a: {pkey: id, time_col: at, fkeys: {to: a}}\n",
 		"a.csv": "id,at,to\n0,5000,1\n1,7999,0\n",
 		"tasks/of/manifest.yaml": "name: of\nkind: external\ntask_type: regression\nentity_table: a\nentity_col: id\n" +
 			"target_col: y\n",
 		"tasks/of/test.csv": "id\n1\n0\n1\n",
-	} {
-		expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	}
+	})
 	for in, want := range map[string][]int64{"": {5000, 7999}, "ms": {5, 7}} {
 		_, ds := convert(t, dir, Options{TimesIn: in, UpTo: "all"})
 		col, _ := ds.Graph().NodeColumn(0, "time")

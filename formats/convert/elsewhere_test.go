@@ -25,14 +25,12 @@ func TestSourcesAndTargetsElsewhereMakeTheSameDataset(t *testing.T) {
 	s := stores.New(t)
 	t.Setenv("KHOP_CACHE_DIR", t.TempDir())
 	t.Setenv("TMPDIR", t.TempDir())
-	folder := t.TempDir()
 	csv := "src,dst,weight\nada,bob,1\ncal,bob,2\nbob,ada,3\n"
-	expect.OK(t, os.WriteFile(filepath.Join(folder, "e.csv"), []byte(csv), 0o600))
+	folder := files(t, map[string]string{"e.csv": csv})
 	here := filepath.Join(t.TempDir(), "here.khop")
 	_, err := Run(context.Background(), filepath.Join(folder, "e.csv"), here, Options{})
 	expect.OK(t, err)
-	want := expect.Must(formats.Open(here))(t)
-	defer want.Close()
+	want := open(t, here)
 	from := s.PutFolder(t, "bucket", "raw", folder)
 	for _, src := range []string{from, from + "/e.csv", s.URL + "/bucket/raw/e.csv", folder} {
 		dst := "s3://bucket/made/x.khop"
@@ -73,8 +71,7 @@ func TestColumnsAreAddedToADatasetElsewhere(t *testing.T) {
 	expect.OK(t, err)
 	before := expect.Must(remote.Open(t.Context(), dst, remote.Options{}))(t)
 	defer before.Close()
-	labels := filepath.Join(t.TempDir(), "y.npy")
-	expect.OK(t, os.WriteFile(labels, expect.NPY([]int64{3, 1, 2}), 0o600))
+	labels := npyFile(t, []int64{3, 1, 2})
 	s.Fail(nil)
 	_, err = Add(context.Background(), dst, AddOptions{Columns: []Addition{{Name: "label", Path: labels}}})
 	expect.OK(t, err)
@@ -94,8 +91,7 @@ func TestSourcesAndDatasetsAreKeptWhereOptionsSay(t *testing.T) {
 	other := t.TempDir()
 	t.Setenv("KHOP_CACHE_DIR", other)
 	src := s.PutFolder(t, "bucket", "raw", filepath.Dir(write(t, "e.csv", "src,dst\n0,1\n1,2\n"))) + "/e.csv"
-	labels := filepath.Join(t.TempDir(), "y.npy")
-	expect.OK(t, os.WriteFile(labels, expect.NPY([]int64{3, 1, 2}), 0o600))
+	labels := npyFile(t, []int64{3, 1, 2})
 	for name, do := range map[string]func(e remote.Options) error{
 		"convert": func(e remote.Options) error {
 			return expect.Err(Run(t.Context(), src, "s3://bucket/x.khop", Options{Remote: e, Force: true}))

@@ -21,17 +21,14 @@ import (
 func spanish(t *testing.T, kind string, encode func(string) (string, error)) string {
 	t.Helper()
 	file := func(text string) []byte { return []byte(expect.Must(encode(text))(t)) }
-	dir := t.TempDir()
-	for name, data := range map[string]map[string][]byte{
+	dir := files(t, map[string]map[string][]byte{
 		"edges": {"a.txt": file("src dst año\nJosé Begoña 5\nBegoña Iñaki 6\n")},
 		"tables": {"n.csv": file("id,año,nombre\n0,5,José\n1,6,Iñaki\n"), "e.csv": file("s,d\n0,1\n"),
 			"graph.yaml": []byte("nodes: {persona: {file: n.csv, id: id, columns: [año, nombre]}}\n" +
 				"edges: {conoció: {file: e.csv, src: s, dst: d}}\n")},
 		"pages": {"x_edges.csv": file("id_1,id_2\n0,1\n"), "x_features.json": file(`{"0": [0], "1": [1]}`),
 			"x_target.csv": file("id,page_name,page_type\n0,José,compañía\n1,Iñaki,tvshow\n")},
-	}[kind] {
-		expect.OK(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
-	}
+	}[kind])
 	if kind == "edges" {
 		return filepath.Join(dir, "a.txt")
 	}
@@ -95,17 +92,13 @@ func TestWhatAnEncodingDoesNotHaveIsRefused(t *testing.T) {
 // TestTablesOfANamedMappingAreReadInTheEncoding: a source that is the mapping itself, not its folder.
 func TestTablesOfANamedMappingAreReadInTheEncoding(t *testing.T) {
 	dir, dst := spanish(t, "tables", charmap.ISO8859_1.NewEncoder().String), filepath.Join(t.TempDir(), "data")
-	expect.OK(t, os.WriteFile(filepath.Join(dir, "graph.yaml"), []byte("nodes: {persona: {file: n.csv, id: id, "+
-		"columns: [nombre]}}\nedges: {conoce: {file: e.csv, src: s, dst: d}}\n"), 0o600))
+	put(t, dir, map[string]string{"graph.yaml": "nodes: {persona: {file: n.csv, id: id, columns: [nombre]}}\n" +
+		"edges: {conoce: {file: e.csv, src: s, dst: d}}\n"})
 	_, err := Run(context.Background(), filepath.Join(dir, "graph.yaml"), dst, Options{})
 	expect.That(t, err != nil && strings.Contains(err.Error(), "it looks like latin-1; read it by Encoding latin-1"),
 		"without the encoding: %v", err)
 	expect.Must(Run(context.Background(), filepath.Join(dir, "graph.yaml"), dst, Options{Encoding: "latin-1"}))(t)
 	ds := expect.Must(formats.Open(dst))(t)
-	names, err := ds.Strings(0, "nombre")
-	expect.OK(t, err)
-	for i, name := range []string{"José", "Iñaki"} {
-		expect.Same(t, expect.Must(names.At(int64(i)))(t), name)
-	}
+	expect.Same(t, strs(ds, 0, "nombre"), []string{"José", "Iñaki"})
 	expect.OK(t, ds.Close())
 }

@@ -41,8 +41,8 @@ func TestEveryFailingSystemCallIsAnErrorAndHarmsNothing(t *testing.T) {
 	}
 	root := t.TempDir()
 	src, features = filepath.Join(root, "edges.csv"), filepath.Join(root, "x.npy")
-	expect.OK(t, errors.Join(os.WriteFile(src, []byte("src,dst,weight\nada,bob,1\ncal,bob,2\n"), 0o600),
-		os.WriteFile(features, expect.NPY(make([]float32, 6), 3, 2), 0o600)))
+	put(t, root, map[string]string{"edges.csv": "src,dst,weight\nada,bob,1\ncal,bob,2\n",
+		"x.npy": string(expect.NPY(make([]float32, 6), 3, 2))})
 	database, more := shopFolder(t), rowsOf(t, "users: user,age,plan/cid,1,free", "visits: visit,user,pages/2,cid,1")
 	for name, a := range map[string]expect.Attempt{
 		"convert": {State: stateOf, Do: run(Options{Features: features,

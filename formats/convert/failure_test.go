@@ -20,6 +20,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/foreign/tables/guard"
+	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
@@ -51,10 +52,9 @@ func TestTablesGoBesideAnEdgeList(t *testing.T) {
 		Features: npyMatrix(t, 4, 2, []float32{1, 2, 3, 4, 5, 6, 7, 8}), Labels: npyFile(t, []int32{0, 15, -1, 2}),
 	})
 	p := ds.Manifest().Provenance
-	if res.Nodes != 4 || res.FeatureDim != 2 || res.Classes != 16 || p["classes"] != "16" ||
-		p["source_edges"] != "2" || p["source"] != "edges.txt" || p["kind"] != "edgelist" || p["direction"] == "" {
-		t.Errorf("%+v, provenance %v", res, p)
-	}
+	expect.That(t, res.Nodes == 4 && res.FeatureDim == 2 && res.Classes == 16 && p["classes"] == "16" &&
+		p["source_edges"] == "2" && p["source"] == "edges.txt" && p["kind"] == "edgelist" && p["direction"] != "",
+		"%+v, provenance %v", res, p)
 	f, _ := ds.Graph().NodeColumn(0, "feature")
 	v, err := unified.View[float32](f)
 	expect.That(t, err == nil && fmt.Sprint(v) == "[1 2 3 4 5 6 7 8]", "features %v, %v", v, err)
@@ -140,14 +140,13 @@ func TestWhatCannotBeConvertedIsAnErrorAndLeavesNothing(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
 			_, err := Run(context.Background(), c.src, filepath.Join(dir, "out.khop"), c.opt)
-			if err == nil || c.is != nil && !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("got %v, want %v saying %q", err, c.is, c.says)
-			}
+			expect.That(t, err != nil && (c.is == nil || errors.Is(err, c.is)) && strings.Contains(err.Error(),
+				c.says), "got %v, want %v saying %q", err, c.is, c.says)
 			var e *formats.Error
 			expect.That(t, !errors.As(err, &e) || filepath.IsAbs(e.Path) && e.Row >= -1, "%v: names file or row: %+v",
 				err, e)
 			left, _ := os.ReadDir(dir)
-			expect.That(t, len(left) <= 0, "left behind: %v", left)
+			expect.That(t, len(left) == 0, "left behind: %v", left)
 		})
 	}
 }
@@ -185,8 +184,7 @@ func TestATargetIsReplacedOnlyByForce(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect.OK(t, run("0 2\n", true))
-	ds := expect.Must(formats.Open(dst))(t)
-	defer ds.Close()
+	ds := open(t, dst)
 	expect.That(t, ds.Graph().NumNodes() == 3, "%d nodes after replacing", ds.Graph().NumNodes())
 }
 
@@ -254,11 +252,56 @@ func TestOfSeveralSourcesNoneIsChosen(t *testing.T) {
 	expect.OK(t, err)
 	_, ds := convert(t, dir, Options{})
 	expect.That(t, ds.Graph().NumEdges() == 1, "the archive has %d edges", ds.Graph().NumEdges())
-	for _, name := range []string{"a.mtx", "b.mtx"} {
-		expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(matrix), 0o600))
-	}
+	put(t, dir, map[string]string{"a.mtx": matrix, "b.mtx": matrix})
 	_, err = Run(t.Context(), dir, filepath.Join(t.TempDir(), "x.khop"), Options{})
 	expect.That(t,
 		errors.Is(err, ErrUnknown) && strings.Contains(err.Error(), `2 sources of the kind "mtx": a.mtx, b.mtx`), "%v",
 		err)
+}
+
+// TestASourceThatIsChangedWhileItIsReadIsAnError writes to it, cuts it, removes and replaces it when edges are first
+// placed, and does so to a table.
+func TestASourceThatIsChangedWhileItIsReadIsAnError(t *testing.T) {
+	const n = 40_000
+	pairs := make([]int64, 2*n)
+	for i := range pairs {
+		pairs[i] = int64(i % 1000)
+	}
+	for name, change := range map[string]func(path string) error{
+		"written to": func(path string) error {
+			f, err := os.OpenFile(path, os.O_WRONLY, 0)
+			if err == nil {
+				_, err = f.WriteAt(make([]byte, 8), 4096)
+			}
+			return errors.Join(err, f.Close())
+		},
+		"cut":     func(path string) error { return os.Truncate(path, 4096) },
+		"removed": os.Remove,
+		"replaced": func(path string) error {
+			return errors.Join(os.Rename(path, path+".old"), os.WriteFile(path, nil, 0o600))
+		},
+	} {
+		for _, what := range []string{"pairs", "rows", "table"} {
+			src := write(t, "edges.npy", string(expect.NPY(pairs, n, 2)))
+			labels, victim := npyFile(t, make([]int32, 1000)), src
+			switch what {
+			case "rows": // which all workers read where they are mapped
+				src = write(t, "edges.npy", string(expect.NPY(pairs, 2, n)))
+				victim = src
+			case "table":
+				victim = labels
+			}
+			dir, done := t.TempDir(), false
+			_, err := Run(context.Background(), src, filepath.Join(dir, "out.khop"), Options{Labels: labels,
+				Progress: func(stage string, _, _ int64) {
+					if stage == "place" && !done {
+						done = true
+						expect.OK(t, change(victim))
+					}
+				}})
+			expect.That(t, errors.Is(err, source.ErrChanged) && done, "%s, %s: %v", name, what, err)
+			left, _ := os.ReadDir(dir)
+			expect.That(t, len(left) == 0, "%s, %s: left behind: %v", name, what, left)
+		}
+	}
 }

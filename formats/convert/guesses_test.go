@@ -137,9 +137,7 @@ func oddTables(t *testing.T, r *rand.Rand) *odd {
 	if kind > 0 {
 		o.spoilTables(t, kind, dir, n, &edges, &mapping)
 	}
-	expect.OK(t, os.WriteFile(filepath.Join(dir, "n.csv"), []byte(nodes), 0o600),
-		os.WriteFile(filepath.Join(dir, "e.csv"), []byte(edges), 0o600),
-		os.WriteFile(filepath.Join(dir, "m.yaml"), []byte(mapping+"}\n"), 0o600))
+	put(t, dir, map[string]string{"n.csv": nodes, "e.csv": edges, "m.yaml": mapping + "}\n"})
 	if o.path = filepath.Join(dir, "m.yaml"); kind == 4 {
 		o.path = dir
 	}
@@ -161,7 +159,7 @@ func (o *odd) spoilTables(t *testing.T, kind int, dir string, n int64, edges, ma
 		for _, e := range ring(n, 1) {
 			text += fmt.Sprintf("%d,%d\n", e[0], e[1])
 		}
-		expect.OK(t, os.WriteFile(filepath.Join(dir, "t.csv"), []byte(text), 0o600))
+		put(t, dir, map[string]string{"t.csv": text})
 		*mapping = strings.Replace(*mapping, "time: at}", "time: at, source: n, target: n}", 1)
 		o.has("ids of a type from 1", source.Guessed, "from1", 1, "node 0 exists")
 		o.has("edges without a time", source.Altered, "time", n, `"typed" have no column "time"`)
@@ -199,7 +197,7 @@ func oddArchive(t *testing.T, r *rand.Rand) *odd {
 
 // oddCollection draws a collection of MUSAE.
 func oddCollection(t *testing.T, r *rand.Rand) *odd {
-	o, n, dir := &odd{}, 3+r.Int64N(10), t.TempDir()
+	o, n := &odd{}, 3+r.Int64N(10)
 	table, edges, features := "id,days,mature,new_id\n", "from,to\n", "{"
 	o.has("edges that go both ways", source.Doubled, "edges", n, "stored in both")
 	if r.IntN(2) == 0 {
@@ -218,10 +216,8 @@ func oddCollection(t *testing.T, r *rand.Rand) *odd {
 	if missing > 0 {
 		o.has("nodes without features", source.Altered, "feature", missing, "missing from")
 	}
-	expect.OK(t, os.WriteFile(filepath.Join(dir, "x_target.csv"), []byte(table), 0o600),
-		os.WriteFile(filepath.Join(dir, "x_edges.csv"), []byte(edges), 0o600),
-		os.WriteFile(filepath.Join(dir, "x_features.json"), []byte(strings.TrimSuffix(features, ",")+"}"), 0o600))
-	o.path = dir
+	o.path = files(t, map[string]string{"x_target.csv": table, "x_edges.csv": edges,
+		"x_features.json": strings.TrimSuffix(features, ",") + "}"})
 	return o
 }
 

@@ -79,7 +79,7 @@ func recognise(t *source.Tree, from string) (none source.Reader, _ source.Place,
 		if from != "" && r.Name != from {
 			continue
 		}
-		switch found := distinct(r.Find(t)); {
+		switch found := slices.Compact(slices.Sorted(slices.Values(r.Find(t)))); {
 		case len(found) == 1:
 			return r, t.At(found[0]), nil
 		case len(found) > 1:
@@ -118,11 +118,6 @@ func (e *severalError) Error() string {
 }
 
 func (e *severalError) Unwrap() error { return ErrUnknown }
-
-func distinct(names []string) []string {
-	slices.Sort(names)
-	return slices.Compact(names)
-}
 
 // list returns the first few names.
 func list(names []string) string {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,9 +22,8 @@ func knownSources(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	r := rand.New(rand.NewPCG(20261123, 10))
 	put := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		expect.OK(t, os.WriteFile(path, []byte(text), 0o600))
-		return path
+		put(t, dir, map[string]string{name: text})
+		return filepath.Join(dir, name)
 	}
 	var pairs, timed, names strings.Builder
 	timed.WriteString("src,dst,weight,time\n")

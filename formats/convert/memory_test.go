@@ -2,6 +2,7 @@ package convert
 
 import (
 	"archive/zip"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -46,10 +47,20 @@ func collection(t *testing.T, nodes int) string {
 		fmt.Fprintf(&features, "%s\"%d\": [1, 5, %d]", sep, i, i%7)
 		fmt.Fprintf(&targets, "%d,page %d,class %d\n", i, i, i%3)
 	}
-	path := write(t, "x_edges.csv", edges.String())
-	for name, text := range map[string]string{"x_features.json": features.String() + "}",
-		"x_target.csv": targets.String()} {
-		expect.OK(t, os.WriteFile(filepath.Join(filepath.Dir(path), name), []byte(text), 0o600))
+	return files(t, map[string]string{"x_edges.csv": edges.String(), "x_features.json": features.String() + "}",
+		"x_target.csv": targets.String()})
+}
+
+// BenchmarkConvert converts KHOP_BENCH_SOURCE within 1.4 GB.
+func BenchmarkConvert(b *testing.B) {
+	src := os.Getenv("KHOP_BENCH_SOURCE")
+	if src == "" {
+		b.Skip("KHOP_BENCH_SOURCE is not set")
 	}
-	return filepath.Dir(path)
+	for b.Loop() {
+		dst := filepath.Join(b.TempDir(), "x")
+		res := expect.Must(Run(context.Background(), src, dst, Options{MemoryLimit: 1_368_000_000}))(b)
+		b.ReportMetric(float64(res.Edges)/1e6/b.Elapsed().Seconds()*float64(b.N), "Medges/s")
+		b.ReportMetric(float64(res.MemoryPeak), "peak-B")
+	}
 }

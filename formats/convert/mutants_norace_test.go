@@ -100,14 +100,12 @@ func TestDamagedTablesNeitherHangNorPanic(t *testing.T) {
 		ext = strings.TrimSuffix(ext, "s") // a stream is known by its first bytes
 		expect.OK(t, errors.Join(os.RemoveAll(dir), os.RemoveAll(dst)))
 		for name, text := range roles[role].files {
-			name = filepath.Join(dir, strings.ReplaceAll(name, "%s", ext))
 			if text = strings.ReplaceAll(text, "%s", ext); text == "" {
 				text = string(b)
 			}
-			expect.OK(t, errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o600)))
+			put(t, dir, map[string]string{strings.ReplaceAll(name, "%s", ext): text})
 		}
-		expect.OK(t, errors.Join(os.MkdirAll(dir, 0o700),
-			os.WriteFile(filepath.Join(dir, "edges."+ext), b, 0o600)))
+		put(t, dir, map[string][]byte{"edges." + ext: b})
 		hangs := time.AfterFunc(mutantWait, func() { panic(what + " hangs") }) // which shows where
 		defer hangs.Stop()
 		_, err := Run(context.Background(), filepath.Join(dir, strings.ReplaceAll(roles[role].source, "%s", ext)), dst,

@@ -234,14 +234,10 @@ func TestEveryOptionDoesWhatAPlainConverterDoes(t *testing.T) {
 			unified.FromSlice(d.old).Bytes()) {
 			same = false
 		}
-		if !same {
-			t.Fatalf("%d: %+v: %d edges of %d nodes:\n%s\nbecome %s\nnot %v", i, d.opt, len(d.edges), d.nodes, d.text(),
-				spell32(ds.Graph().Indices()), want)
-		}
-		if res.Nodes != d.nodes || res.Edges != int64(len(want)) || res.SourceEdges != int64(len(d.edges)) ||
-			res.Bytes != arraysOf(ds) {
-			t.Errorf("%d: %+v: %+v", i, d.opt, res)
-		}
+		expect.Ensure(t, same, "%d: %+v: %d edges of %d nodes:\n%s\nbecome %s\nnot %v", i, d.opt, len(d.edges),
+			d.nodes, d.text(), spell32(ds.Graph().Indices()), want)
+		expect.That(t, res.Nodes == d.nodes && res.Edges == int64(len(want)) &&
+			res.SourceEdges == int64(len(d.edges)) && res.Bytes == arraysOf(ds), "%d: %+v: %+v", i, d.opt, res)
 		dry := d.opt
 		dry.DryRun = true
 		if said, err := Run(t.Context(), src, filepath.Join(t.TempDir(), "x"), dry); err != nil ||

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -56,7 +55,6 @@ func (l *library) pairs(src, dst int64, n int) (list [][2]int64) {
 
 func (l *library) write(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
 	index := func(pairs [][2]int64) []byte {
 		ends := make([]int64, 2*len(pairs))
 		for i, p := range pairs {
@@ -68,17 +66,13 @@ func (l *library) write(t *testing.T) string {
 	for i := range years {
 		years[i] = int16(1900 + i)
 	}
-	for name, data := range map[string][]byte{
-		"nodes/author/year": expect.NPY(years), "nodes/author/num_nodes": expect.NPY([]int64{l.authors}),
-		"nodes/none/x":  expect.NPY([]float32{}, 0, 2),
-		"nodes/paper/x": expect.NPY(l.x, int(l.papers), 2), "nodes/paper/train_idx": expect.NPY(l.train),
-		"edges/paper__cites__paper/edge_index":   index(l.cites),
-		"edges/author__writes__paper/edge_index": index(l.writes),
-	} {
-		path := filepath.Join(dir, filepath.FromSlash(name)+".npy")
-		expect.OK(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, data, 0o600)))
-	}
-	return dir
+	return files(t, map[string][]byte{
+		"nodes/author/year.npy": expect.NPY(years), "nodes/author/num_nodes.npy": expect.NPY([]int64{l.authors}),
+		"nodes/none/x.npy":  expect.NPY([]float32{}, 0, 2),
+		"nodes/paper/x.npy": expect.NPY(l.x, int(l.papers), 2), "nodes/paper/train_idx.npy": expect.NPY(l.train),
+		"edges/paper__cites__paper/edge_index.npy":   index(l.cites),
+		"edges/author__writes__paper/edge_index.npy": index(l.writes),
+	})
 }
 
 // fused returns the edges with authors before papers.
@@ -294,31 +288,19 @@ func (l *library) compareSeeds(t *testing.T, g *graph.Graph, old []int64) {
 func TestNamesFollowTheirNodes(t *testing.T) {
 	src := write(t, "edges.csv", "src,dst\nada,bob\ncal,bob\nbob,dan\neve,cal\n")
 	_, ds := convert(t, src, Options{Reorder: ByDegree})
-	names := expect.Must(ds.Strings(0, "id"))(t)
-	var got []string
-	for i := range names.Len() {
-		name := expect.Must(names.At(i))(t)
-		got = append(got, name)
-	}
-	want := []string{"bob", "cal", "ada", "dan", "eve"}
-	expect.That(t, slices.Equal(got, want), "got %v, want %v", got, want)
-	if got, want := spell(t, ds), "5 nodes 0<1,2 1<4 3<0"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	expect.Same(t, strs(ds, 0, "id"), []string{"bob", "cal", "ada", "dan", "eve"})
+	expect.Same(t, spell(t, ds), "5 nodes 0<1,2 1<4 3<0")
 }
 
 // TestNamesOfOthersThanNodesStay: of categories, of which there are as many as rows. A text of nodes follows them, also
 // if it is called as names of others often are.
 func TestNamesOfOthersThanNodesStay(t *testing.T) {
-	dir := t.TempDir()
-	for name, text := range map[string]string{
+	dir := files(t, map[string]string{
 		"manifest.yaml": "name: shop\ntest_timestamp: '2025-01-01'\ntables:\n  users: {pkey: user, fkeys: {}}\n" +
 			"  orders: {time_col: at, fkeys: {user: users}, kinds: {colour: categorical, class: text}}\n",
 		"users.csv":  "user\n0\n1\n",
 		"orders.csv": "user,at,colour,class\n0,2024-01-03,red,a\n1,2024-01-01,green,b\n1,2024-01-02,blue,c\n",
-	} {
-		expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	}
+	})
 	_, ds := convert(t, dir, Options{})
 	col, _ := ds.Graph().NodeColumn(1, "categorical")
 	colours, class := named(t, ds, 1, "colour", col), strs(ds, 1, "class")
@@ -328,14 +310,11 @@ func TestNamesOfOthersThanNodesStay(t *testing.T) {
 
 // TestTasksKeepTextsOfNodesWithThem also where these are called as names of others often are.
 func TestTasksKeepTextsOfNodesWithThem(t *testing.T) {
-	dir := t.TempDir()
-	for name, text := range map[string]string{
+	dir := files(t, map[string]string{
 		"m.yaml": "nodes: {n: {file: n.csv, id: id, columns: [relation]}}\nedges: {e: {file: e.csv}}\n",
 		"n.csv":  "id,relation\na,son\nb,niece\nc,aunt\n",
 		"e.csv":  "src,dst\na,c\nb,c\nc,b\n",
-	} {
-		expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	}
+	})
 	_, ds := convert(t, filepath.Join(dir, "m.yaml"), Options{Reorder: ByDegree})
 	expect.That(t, slices.Equal(strs(ds, 0, "relation"), []string{"aunt", "niece", "son"}), "%q",
 		strs(ds, 0, "relation"))
@@ -344,11 +323,8 @@ func TestTasksKeepTextsOfNodesWithThem(t *testing.T) {
 
 func TestReorderingRefusesWhatItCannotDo(t *testing.T) {
 	src := write(t, "edges.txt", "0 1\n2 1\n")
-	old := t.TempDir()
-	for name, data := range map[string][]byte{"edge_index": expect.NPY([]int64{0, 1, 1, 2}, 2, 2),
-		"old_id": expect.NPY([]int64{5, 6, 7}), "num_nodes": expect.NPY([]int64{3})} {
-		expect.OK(t, os.WriteFile(filepath.Join(old, name+".npy"), data, 0o600))
-	}
+	old := files(t, map[string][]byte{"edge_index.npy": expect.NPY([]int64{0, 1, 1, 2}, 2, 2),
+		"old_id.npy": expect.NPY([]int64{5, 6, 7}), "num_nodes.npy": expect.NPY([]int64{3})})
 	cold := func(context.Context, []int64, unified.Tensor, []int64) ([]float64, error) { return nil, errCold }
 	for _, c := range []struct {
 		src  string

@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -19,7 +18,6 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/edgesort"
 	"github.com/khop-gnn/khop/formats/internal/foreign/tables"
 	"github.com/khop-gnn/khop/formats/internal/source"
-	"github.com/khop-gnn/khop/formats/internal/transaction"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/csc"
 	"github.com/khop-gnn/khop/internal/machine"
@@ -106,9 +104,7 @@ func (c *conversion) openRows(ctx context.Context, ds *formats.Dataset, o *AddOp
 	if err := m.fit(s); err != nil {
 		return nil, err
 	}
-	if err := m.say(s); err != nil {
-		return nil, err
-	}
+	m.say(s)
 	if err := m.sort(ctx, s); err != nil {
 		return nil, err
 	}
@@ -220,10 +216,11 @@ func recastTo(to []byte, from, into unified.DType, data []byte) ([]byte, error) 
 }
 
 // say says what is written, what stays and what it takes.
-func (m *moreRows) say(s *graph.Schema) error {
+func (m *moreRows) say(s *graph.Schema) {
 	rows, was, listed := int64(0), m.ds.Graph().Schema(), []string{}
 	for t := range s.Nodes {
-		if n := s.Nodes[t].Count - was.Nodes[t].Count; m.hasRows(t) {
+		n, more := s.Nodes[t].Count-was.Nodes[t].Count, &m.graph.Nodes[t]
+		if n != 0 || more.Columns != nil || more.Strings != nil {
 			rows += n
 			listed = append(listed, fmt.Sprintf("%d of %q", n, s.Nodes[t].Name))
 		}
@@ -242,13 +239,6 @@ func (m *moreRows) say(s *graph.Schema) error {
 		strings.Join(listed, ", "), source.Counted(edges, "new edge", "new edges"), was.NumNodes(), was.NumEdges(),
 		machine.Bytes(written), machine.Bytes(kept), machine.Bytes(memory),
 		time.Duration(1+written/200e6+was.NumEdges()/50e6)*time.Second))
-	return nil
-}
-
-// hasRows reports whether a node type gets rows.
-func (m *moreRows) hasRows(t int) bool {
-	n := &m.graph.Nodes[t]
-	return n.Columns != nil || n.Strings != nil || n.Count != m.ds.Graph().Schema().Nodes[t].Count
 }
 
 // edges says what edges are sorted.
@@ -304,12 +294,7 @@ func (m *moreRows) sort(ctx context.Context, s *graph.Schema) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, sorter.Close()) }()
-	if err := m.graph.Edges.Each(func(b source.Batch) error {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		return sorter.Add(ctx, b)
-	}); err != nil {
+	if err := m.graph.Edges.Each(func(b source.Batch) error { return sorter.Add(ctx, b) }); err != nil {
 		return err
 	}
 	for i := range m.files {
@@ -408,10 +393,4 @@ func (m *moreRows) unchanged() error {
 		}
 	}
 	return nil
-}
-
-// prepareRows sets what temporary files of new rows may take.
-func (c *conversion) prepareRows() {
-	c.budget.Dir, c.budget.Memory = filepath.Dir(filepath.Clean(c.src)), &c.ledger
-	c.budget.Disk, _ = transaction.FreeSpace(c.budget.Dir)
 }

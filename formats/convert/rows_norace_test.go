@@ -10,7 +10,6 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -165,11 +164,10 @@ func (g *grownTable) id(row int) string {
 }
 
 // writeGrown writes the manifest and some parts of each table.
-func writeGrown(t *testing.T, list []*grownTable, parts ...int) string {
-	dir := t.TempDir()
-	text := "name: drawn\nval_timestamp: 2024-01-05\ntest_timestamp: '2024-01-15'\ntables:\n"
-	for _, g := range list {
-		expect.OK(t, os.WriteFile(filepath.Join(dir, g.name+".csv"), []byte(g.csv(parts...)), 0o600))
+func writeGrown(t *testing.T, tables []*grownTable, parts ...int) string {
+	list, text := map[string]string{}, "name: drawn\nval_timestamp: 2024-01-05\ntest_timestamp: '2024-01-15'\ntables:\n"
+	for _, g := range tables {
+		list[g.name+".csv"] = g.csv(parts...)
 		pkey, at, keys := "null", "null", []string{}
 		if g.key != "" {
 			pkey = "key"
@@ -184,8 +182,8 @@ func writeGrown(t *testing.T, list []*grownTable, parts ...int) string {
 			"colour: categorical, seen: timestamp, note: text, vector: embedding}\n", g.name, pkey, at,
 			strings.Join(keys, ", "))
 	}
-	expect.OK(t, os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte(text), 0o600))
-	return dir
+	list["manifest.yaml"] = text
+	return files(t, list)
 }
 
 // TestRowsThatAreAddedStandWhereConversionPutsThem: a drawn database converted whole is the same as its first rows with
@@ -236,9 +234,8 @@ func TestRowsThatAreAddedStandWhereConversionPutsThem(t *testing.T) {
 		report, err := formats.Check(context.Background(), grown, formats.CheckOptions{})
 		expect.Ensure(t, err == nil && report.OK(), "seed %d, draw %d: %v, %v", seed, draw, err, report)
 		ds := expect.Must(formats.Open(grown))(t)
-		if diff := differs(t, whole, ds, "colour"); diff != "" {
-			t.Fatalf("seed %d, draw %d, %d steps, %+v: %s", seed, draw, steps, opt, diff)
-		}
+		diff := differs(t, whole, ds, "colour")
+		expect.Ensure(t, diff == "", "seed %d, draw %d, %d steps, %+v: %s", seed, draw, steps, opt, diff)
 		expect.OK(t, ds.Close())
 	}
 }

@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/zeebo/xxh3"
 
@@ -35,11 +39,7 @@ var shopFiles = map[string]string{
 
 func shopFolder(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
-	for name, text := range shopFiles {
-		expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	}
-	return dir
+	return files(t, shopFiles)
 }
 
 // shop converts it.
@@ -95,9 +95,8 @@ func TestRowsThatDoNotFitChangeNothing(t *testing.T) {
 		{AddOptions{Rows: rowsOf(t, "users: user,age,plan/cid,1,free").Rows, MemoryLimit: 600}, pinned.ErrLimit, ""},
 	} {
 		_, err := Add(context.Background(), data, c.o)
-		if err == nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("got %v\nwant %s", err, c.says)
-		}
+		expect.That(t, err != nil && (c.want == nil || errors.Is(err, c.want)) && strings.Contains(err.Error(),
+			c.says), "got %v\nwant %s", err, c.says)
 	}
 	stopped, stop := context.WithCancel(context.Background())
 	stop()
@@ -132,8 +131,7 @@ func TestNewRowsNameOldAndNewOnes(t *testing.T) {
 		"users: user,age,plan/cid,9,gold", "items: item,size/30,5 6")
 	o.Log = func(line string) { said = append(said, line) }
 	s := expect.Must(Add(t.Context(), data, o))(t)
-	ds := expect.Must(formats.Open(data))(t)
-	defer ds.Close()
+	ds := open(t, data)
 	generation := ds.Manifest().Generation
 	expect.That(t, generation == 2 && s.Nodes[3].Count == 5, "generation %d, %v", generation, s)
 	got := edgesByName(t, ds)
@@ -166,8 +164,7 @@ func TestDigitsAreTextWhereKeysAre(t *testing.T) {
 	data := shop(t, Options{})
 	expect.Must(Add(t.Context(), data, rowsOf(t, "users: user,age,plan/007,1,free",
 		"orders: user,item,visit,at,price/007,10,0,2024-01-09,1")))(t)
-	ds := expect.Must(formats.Open(data))(t)
-	defer ds.Close()
+	ds := open(t, data)
 	got := edgesByName(t, ds)["orders:f2p_user:users"]
 	expect.That(t, strs(ds, 0, "id")[2] == "007" && slices.Contains(got, [2]int64{2, 2}), "edges %v", got)
 }
@@ -190,8 +187,7 @@ func TestAddedColumnsComeWithTheRowsOrAreGivenAgain(t *testing.T) {
 	expect.Is(t, expect.Err(Add(t.Context(), data, again)), nil, "given for all nodes")
 	expect.Is(t, expect.Err(Add(t.Context(), data, rowsOf(t, "users: user,age,plan,extra/dan,1,free,7 8"))), nil,
 		"a column of the rows")
-	ds := expect.Must(formats.Open(data))(t)
-	defer ds.Close()
+	ds := open(t, data)
 	col, _ := ds.Graph().NodeColumn(0, "extra")
 	got := expect.Must(unified.View[float32](col))(t)
 	expect.That(t, slices.Equal(got, []float32{0, 0, 0, 0, 0, 0, 7, 8}), "%v", got)
@@ -287,4 +283,110 @@ func TestFieldsThatNoConversionWritesAreDamage(t *testing.T) {
 		_, err := Add(t.Context(), data, rowsOf(t, "users: user,age,plan/cid,1,free"))
 		expect.Says(t, err, formats.ErrCorrupt, "the fields of", c.to)
 	}
+}
+
+// A draft of a database's manifest is one: saved beside the tables it converts.
+func TestADraftOfAManifestIsOne(t *testing.T) {
+	dir := files(t, map[string]string{
+		"users.csv":    "userId,age,createdAt\n1,20,2024-01-01\n2,30,2024-01-02\n",
+		"products.csv": "id,price\n7,2.5\n8,3.5\n",
+		"orders-0.csv": "orderId,userId,productId,at\n100,1,7,2024-01-05 10:00:00\n",
+		"orders-1.csv": "orderId,userId,productId,at\n101,2,8,2024-01-06 10:00:00\n",
+	})
+	target := filepath.Join(t.TempDir(), "x")
+	res := expect.Must(Run(context.Background(), dir, target, Options{From: "relbench", DryRun: true}))(t)
+	for _, says := range []string{
+		`"users": {file: "users.csv", pkey: "userId", time_col: "createdAt", fkeys: {}}`,
+		`"products": {file: "products.csv", pkey: "id", time_col: null, fkeys: {}}`,
+		`"orders": {file: "orders-*.csv", pkey: "orderId", time_col: "at", fkeys: {"userId": "users", ` +
+			`"productId": "products"}}`} {
+		expect.That(t, strings.Contains(res.Draft, says), "no %s in\n%s", says, res.Draft)
+	}
+	put(t, dir, map[string]string{"manifest.yaml": res.Draft})
+	res = expect.Must(Run(context.Background(), dir, target, Options{}))(t)
+	expect.That(t, res.Kind == "relbench" && res.Nodes == 6 && res.Edges == 8, "%+v", res)
+}
+
+// countdown is a context that is cancelled after it has been asked this number of times.
+type countdown struct {
+	context.Context
+	left int
+}
+
+func (c *countdown) Err() error {
+	if c.left--; c.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestRowsThatAreStoppedAtAnyMomentLeaveTheOldDatasetOrTheNewOne: by Ctrl-C, which cancels the context, at each place
+// that looks at it.
+func TestRowsThatAreStoppedAtAnyMomentLeaveTheOldDatasetOrTheNewOne(t *testing.T) {
+	data := shop(t, Options{})
+	before := expect.Must(os.ReadFile(filepath.Join(data, "dataset.json")))(t)
+	rows := rowsOf(t, "users: user,age,plan/cid,1,free", "visits: visit,user,pages/2,cid,1")
+	for n := 0; ; n++ {
+		ctx := &countdown{context.Background(), n}
+		_, err := Add(ctx, data, rows)
+		if err == nil {
+			expect.That(t, n > 5, "the context was asked %d times", n)
+			return
+		}
+		expect.Is(t, err, context.Canceled, fmt.Sprint("stopped after ", n))
+		unchanged(t, data, before)
+	}
+}
+
+// rowsVictim makes this test add rows to a dataset, in a process that is killed.
+const rowsVictim = "KHOP_TEST_ROWS_VICTIM"
+
+// TestRowsWhoseWriterIsKilledLeaveTheOldDatasetOrTheNewOne at drawn moments. KHOP_KILLS is how many are killed.
+func TestRowsWhoseWriterIsKilledLeaveTheOldDatasetOrTheNewOne(t *testing.T) {
+	if dir := os.Getenv(rowsVictim); dir != "" {
+		o := AddOptions{Rows: []Addition{{Name: "users", Path: filepath.Join(dir, "more.csv")}}}
+		expect.Must(Add(context.Background(), filepath.Join(dir, "data"), o))(t)
+		return
+	}
+	kills := 6
+	if n, err := strconv.Atoi(os.Getenv("KHOP_KILLS")); err == nil {
+		kills = n
+	}
+	r := rand.New(rand.NewPCG(expect.Seed(t), 1))
+	source, more := shopFolder(t), "user,age,plan\n"
+	for i := range 3000 {
+		more += fmt.Sprintf("u%d,%d,%s\n", i, i, []string{"free", "paid", "gold"}[i%3])
+	}
+	var whole time.Duration
+	counts := map[int64]int{}
+	for i := range kills + 1 {
+		dir := t.TempDir()
+		data := filepath.Join(dir, "data")
+		expect.Must(Run(context.Background(), source, data, Options{}))(t)
+		put(t, dir, map[string]string{"more.csv": more})
+		cmd := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
+		cmd.Env = append(os.Environ(), rowsVictim+"="+dir, "GORACE=atexit_sleep_ms=0")
+		begin := time.Now()
+		expect.OK(t, cmd.Start())
+		after := time.Minute // the first is not killed
+		if i > 0 {
+			after = time.Duration(r.Int64N(int64(whole)))
+		}
+		timer := time.AfterFunc(after, func() { _ = cmd.Process.Kill() })
+		_ = cmd.Wait()
+		timer.Stop()
+		whole = max(whole, time.Since(begin))
+		report, err := formats.Check(context.Background(), data, formats.CheckOptions{Workers: 1})
+		expect.Ensure(t, err == nil && report.OK(), "kill %d: %v, %v", i, err, report)
+		ds := expect.Must(formats.Open(data))(t)
+		n := ds.Graph().Schema().Nodes[0].Count
+		expect.OK(t, ds.Close())
+		expect.That(t, n == 2 || n == 3002, "kill %d: %d users", i, n)
+		counts[n]++
+		tidies := rowsOf(t, "users: user,age,plan/next,1,free")
+		expect.Must(Add(context.Background(), data, tidies))(t)
+		left := expect.Must(filepath.Glob(data + "?*"))(t)
+		expect.That(t, len(left) == 0, "kill %d: left behind: %s", i, strings.Join(left, ", "))
+	}
+	t.Log("datasets by their users:", counts, "in", whole)
 }

@@ -154,7 +154,8 @@ func (x *dealtNodes) takeOfClasses() error {
 	})
 	x.perClass = make(map[int64]uint64, len(least))
 	for class, of := range least {
-		x.perClass[class] = of.greatest()
+		of.cut()
+		x.perClass[class] = of.draws[len(of.draws)-1]
 	}
 	return err
 }

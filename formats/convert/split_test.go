@@ -2,9 +2,11 @@ package convert
 
 import (
 	"cmp"
+	"fmt"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/formats"
@@ -54,9 +56,7 @@ func opened(t *testing.T, data string, opt SplitOptions) *formats.Dataset {
 	expect.Must(Split(t.Context(), data, opt))(t)
 	report := expect.Must(formats.Check(t.Context(), data, formats.CheckOptions{}))(t)
 	expect.Ensure(t, report.Found == 0, "%v", report.Problems)
-	ds := expect.Must(formats.Open(data))(t)
-	t.Cleanup(func() { _ = ds.Close() })
-	return ds
+	return open(t, data)
 }
 
 func nodesIn(t *testing.T, ds *formats.Dataset, name string, index int) (all []int64) {
@@ -206,8 +206,7 @@ func TestBothWaysOfALinkAreInOneSplit(t *testing.T) {
 	data := dealable(t)
 	res := expect.Must(Split(t.Context(), data, SplitOptions{Links: true, Type: "follows"}))(t)
 	expect.That(t, res.Both && len(res.Reverses)+len(res.Back) == 0, "%+v", res)
-	ds := expect.Must(formats.Open(data))(t)
-	defer ds.Close()
+	ds := open(t, data)
 	split, _ := linksOf(t, ds, false)
 	for e, in := range split {
 		back, there := split[dealtEdge{e.v, e.u}]
@@ -220,8 +219,7 @@ func TestBothWaysOfALinkAreInOneSplit(t *testing.T) {
 	res = expect.Must(Split(t.Context(), data, SplitOptions{Links: true, Type: "buys"}))(t)
 	expect.Same(t, res.Reverses, []string{"item:bought_by:user"}, "reverses")
 	expect.That(t, !res.Both && len(res.Back) == 0, "%+v", res)
-	ds2 := expect.Must(formats.Open(data))(t)
-	defer ds2.Close()
+	ds2 := open(t, data)
 	deep = expect.Must(ds2.Inspect(t.Context(), nil))(t)
 	expect.That(t, len(deep.Leaked) == 0, "%v", deep.Leaked)
 }
@@ -250,8 +248,7 @@ func TestEdgesThatReverseSomeLinksAreNoted(t *testing.T) {
 	back := res.Back[0]
 	expect.That(t, back.Of == 500 && back.Edges > 200 && back.Edges < 300, "%+v", back)
 	look := func() (reversed int64) {
-		ds := expect.Must(formats.Open(data))(t)
-		defer ds.Close()
+		ds := open(t, data)
 		for _, l := range expect.Must(ds.Inspect(t.Context(), nil))(t).Leaked {
 			expect.That(t, l.Links == 0, "%+v", l)
 			reversed += l.Reversed
@@ -325,4 +322,50 @@ func TestDealingRefusesWhatItCannotMean(t *testing.T) {
 		expect.Says(t, err, formats.ErrExist, `there is a split "train" already`, "%+v", opt)
 	}
 	opened(t, data, SplitOptions{Type: "user"}) // a set of another type beside it
+}
+
+// TestCountingNodesLateChangesNothing converts edges whose greatest id the sample of them has, misses by little, and
+// misses by far, in ways that need the count before and not; and edges with ids that cannot be.
+func TestCountingNodesLateChangesNothing(t *testing.T) {
+	defer func(n int64) { lateEdges = n }(lateEdges)
+	const m = 40_000
+	for _, great := range []int64{999, 1000, 1023, 1024, 30_000, -1, 1 << 40} {
+		ids := make([]int64, 2*m)
+		for i := range ids {
+			ids[i] = int64(i*7919) % 1000
+		}
+		ids[m/2+1], ids[3*m/2+1] = great, great
+		src := write(t, "edge_index.npy", string(expect.NPY(ids, 2, m)))
+		for _, opt := range []Options{{}, {MemoryLimit: 2 << 20}, {Direction: Symmetrise}, {Loops: AddLoops},
+			{Reorder: ByDegree}, {DryRun: true}} {
+			var said [2]string
+			for i, late := range []int64{1, 1 << 40} {
+				lateEdges = late
+				dst := filepath.Join(t.TempDir(), "x.khop")
+				res, err := Run(t.Context(), src, dst, opt)
+				if err != nil {
+					said[i] = err.Error()
+					continue
+				}
+				said[i] = fmt.Sprint(res.Nodes, res.Edges, res.Bytes, res.Notes)
+				if opt.DryRun {
+					continue
+				}
+				ds := expect.Must(formats.Open(dst))(t)
+				said[i] += fmt.Sprintf(" %x", ds.ID())
+				expect.OK(t, ds.Close())
+			}
+			refused := strings.Contains(said[0], "edge_index.npy")
+			if said[0] != said[1] || !opt.DryRun && (great < 0 || great > 1<<20) != refused {
+				t.Errorf("%d, %+v:\n%s\n%s", great, opt, said[0], said[1])
+			}
+		}
+	}
+}
+
+// TestADiskThatIsTooSmallIsFoundBeforeEdgesAreTakenIn, also where nodes are counted late.
+func TestADiskThatIsTooSmallIsFoundBeforeEdgesAreTakenIn(t *testing.T) {
+	c := &conversion{dst: filepath.Join(t.TempDir(), "x.khop")}
+	expect.Is(t, c.roomFor(1<<60), formats.ErrSpace, "an exbibyte")
+	expect.OK(t, c.roomFor(1<<10))
 }

@@ -25,16 +25,6 @@ import (
 // moreOf draws a source that has one thing more than khop stores, or that khop stores otherwise; "" in what: none.
 type moreOf func(t *testing.T, r *rand.Rand, n int64) *odd
 
-// files writes files to a new folder.
-func files(t *testing.T, list map[string]string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for name, text := range list {
-		expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	}
-	return dir
-}
-
 // null draws what programs write for a missing value.
 func null(r *rand.Rand) string { return []string{`\N`, "NULL", "NA", "None"}[r.IntN(4)] }
 
@@ -155,10 +145,9 @@ func moreOfGraphBolt(t *testing.T, r *rand.Rand, _ int64) *odd {
 		o.has("a declared x beside feat", source.Guessed, "x", 1, `"x" keeps its name`)
 	case 1:
 		o.path = graphBolt(t, columns...)
-		name := filepath.Join(o.path, "metadata.yaml")
-		text := expect.Must(os.ReadFile(name))(t)
-		text = append(text, "- domain: graph\n  name: all\n  format: numpy\n  path: 0.npy\n"...)
-		expect.OK(t, os.WriteFile(name, text, 0o600))
+		text := expect.Must(os.ReadFile(filepath.Join(o.path, "metadata.yaml")))(t)
+		put(t, o.path, map[string][]byte{"metadata.yaml": append(text,
+			"- domain: graph\n  name: all\n  format: numpy\n  path: 0.npy\n"...)})
 		o.has("a feature of the graph", source.LeftOut, "all", 1, `"all" of the domain "graph" is not stored`)
 		return o
 	}

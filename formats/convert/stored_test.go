@@ -64,21 +64,18 @@ func TestArraysThatMayBeFeaturesOrLabelsAreNamed(t *testing.T) {
 
 // graphBolt writes a folder of GraphBolt with columns of nodes.
 func graphBolt(t *testing.T, columns ...string) string {
-	dir := t.TempDir()
+	list := map[string]string{"edges.csv": ""}
 	text := "dataset_name: x\ngraph:\n  nodes:\n  - num: 5\n  edges:\n  - format: csv\n    path: edges.csv\n" +
 		"feature_data:\n"
-	edges := ""
 	for _, e := range ring(5, 0) {
-		edges += fmt.Sprintf("%d,%d\n", e[0], e[1])
+		list["edges.csv"] += fmt.Sprintf("%d,%d\n", e[0], e[1])
 	}
 	for k, name := range columns {
 		text += fmt.Sprintf("- domain: node\n  name: %s\n  format: numpy\n  path: %d.npy\n", name, k)
-		expect.OK(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(k, ".npy")),
-			expect.NPY(make([]float32, 10), 5, 2), 0o600))
+		list[fmt.Sprint(k, ".npy")] = string(expect.NPY(make([]float32, 10), 5, 2))
 	}
-	expect.OK(t, os.WriteFile(filepath.Join(dir, "metadata.yaml"), []byte(text), 0o600),
-		os.WriteFile(filepath.Join(dir, "edges.csv"), []byte(edges), 0o600))
-	return dir
+	list["metadata.yaml"] = text
+	return files(t, list)
 }
 
 // TestDeclaredColumnsKeepTheirNames converts folders of GraphBolt, whose metadata names the columns.
@@ -129,20 +126,17 @@ func TestAValueHasOneNameAsACategory(t *testing.T) {
 		{csv(0, "1", "0", "1"), "", `["1" "0"] ["2000000" "2000001"]`},
 		{"", csv(3, "true", "false", "true"), `["true" "false"] ["2000000" "2000001"]`},
 	} {
-		dir := t.TempDir()
-		table, rows := filepath.Join(dir, "items.csv"), c.rows
-		if c.data == "" {
-			data := expect.Must(os.ReadFile(flags(t, 0, truths, numbers)))(t)
-			table = filepath.Join(dir, "items.arrow")
-			expect.OK(t, os.WriteFile(table, data, 0o600))
-			rows = write(t, "rows.csv", rows)
+		dir := files(t, map[string]string{"manifest.yaml": "tables:\n  items: {pkey: item, kinds: " +
+			"{flag: categorical, kind: categorical}}\n  orders: {fkeys: {item: items}}\n",
+			"orders.csv": "item,n\n0,1\n1,2\n"})
+		table, data, rows := "items.csv", c.data, ""
+		if data == "" {
+			table, data = "items.arrow", string(expect.Must(os.ReadFile(flags(t, 0, truths, numbers)))(t))
+			rows = write(t, "rows.csv", c.rows)
 		} else {
-			expect.OK(t, os.WriteFile(table, []byte(c.data), 0o600))
 			rows = flags(t, 3, truths, numbers)
 		}
-		expect.OK(t, os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte("tables:\n  items: {pkey: item, kinds: "+
-			"{flag: categorical, kind: categorical}}\n  orders: {fkeys: {item: items}}\n"), 0o600),
-			os.WriteFile(filepath.Join(dir, "orders.csv"), []byte("item,n\n0,1\n1,2\n"), 0o600))
+		put(t, dir, map[string]string{table: data})
 		_, ds := convert(t, dir, Options{})
 		path := ds.Path()
 		_, err := Add(context.Background(), path, AddOptions{Rows: []Addition{{Name: "items", Path: rows}}})
@@ -150,12 +144,7 @@ func TestAValueHasOneNameAsACategory(t *testing.T) {
 		ds = expect.Must(formats.Open(path))(t)
 		got := ""
 		for _, name := range []string{"flag", "kind"} {
-			list := expect.Must(ds.Strings(ds.Graph().Schema().NodeType("items"), name))(t)
-			var names []string
-			for i := range list.Len() {
-				names = append(names, expect.Must(list.At(i))(t))
-			}
-			got += fmt.Sprintf(" %q", names)
+			got += fmt.Sprintf(" %q", strs(ds, ds.Graph().Schema().NodeType("items"), name))
 		}
 		expect.That(t, got[1:] == c.want, "%q: %s; want %s", c.data, got[1:], c.want)
 		expect.OK(t, ds.Close())

@@ -216,9 +216,8 @@ func graphOf(ds *formats.Dataset) (*source.Graph, error) {
 		for _, c := range n.Columns {
 			rows, _ := ds.Graph().NodeColumn(t, c.Name)
 			c.Ascending = false
-			node.Columns = append(node.Columns, source.Column{Column: c, Write: func(ctx context.Context, w io.Writer) error {
-				return source.CopyRows(ctx, ds, rows.Bytes(), w)
-			}})
+			copied := func(ctx context.Context, w io.Writer) error { return source.CopyRows(ctx, ds, rows.Bytes(), w) }
+			node.Columns = append(node.Columns, source.Column{Column: c, Write: copied})
 		}
 		for _, name := range source.ListsOf(ds, t) {
 			list, err := ds.Strings(t, name)

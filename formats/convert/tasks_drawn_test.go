@@ -104,8 +104,7 @@ func (f drawnFolder) get(name string) []byte {
 }
 
 func (f drawnFolder) put(name string, text []byte) {
-	file := filepath.Join(f.dir, name)
-	expect.OK(f.t, os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, text, 0o600))
+	put(f.t, f.dir, map[string][]byte{name: text})
 }
 
 type drawnStore struct {

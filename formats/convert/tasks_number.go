@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/khop-gnn/khop/formats/internal/depot"
 	"github.com/khop-gnn/khop/formats/internal/runs"
@@ -46,12 +47,7 @@ func (t *task) number(ctx context.Context) error {
 
 // keyed reports whether ids of a node type are those of a read task.
 func (u *united) keyed(t int) bool {
-	for i := range u.reads {
-		if u.reads[i].Nodes[t].Keys != nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(u.reads, func(r share) bool { return r.Nodes[t].Keys != nil })
 }
 
 // numberKeys numbers the keys of a node type.

@@ -368,10 +368,8 @@ func (t *task) readNodes(ctx context.Context, m *made) error {
 	if err := t.openPart(ctx, source.Slice{Nodes: true}); err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context) error{c.addTables, c.choose} {
-		if err := step(ctx); err != nil {
-			return err
-		}
+	if err := source.Steps(ctx, c.addTables, c.choose); err != nil {
+		return err
 	}
 	o, err := c.plan()
 	if err != nil {
@@ -381,10 +379,8 @@ func (t *task) readNodes(ctx context.Context, m *made) error {
 	if err := c.lookAtTimes(ctx, times); err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context) error{c.narrow, c.pad} {
-		if err := step(ctx); err != nil {
-			return err
-		}
+	if err := source.Steps(ctx, c.narrow, c.pad); err != nil {
+		return err
 	}
 	if err := t.describe(m, times); err != nil {
 		return err

@@ -92,8 +92,8 @@ func TestTimesOfSeveralUnitsBecomeThoseOfOne(t *testing.T) {
 		dir := t.TempDir()
 		timeTable(t, dir, "a.arrow", arrow.Millisecond, c.ms)
 		timeTable(t, dir, "b.arrow", arrow.Nanosecond, c.ns)
-		m := "nodes: {n: {count: 4}}\nedges: {a: {file: a.arrow, time: at}, b: {file: b.arrow, time: at}}\n"
-		expect.OK(t, os.WriteFile(filepath.Join(dir, "m.yaml"), []byte(m), 0o600))
+		put(t, dir, map[string]string{"m.yaml": "nodes: {n: {count: 4}}\n" +
+			"edges: {a: {file: a.arrow, time: at}, b: {file: b.arrow, time: at}}\n"})
 		res, ds := convert(t, filepath.Join(dir, "m.yaml"), c.opt)
 		times, unit := edgeTimes(t, ds)
 		expect.That(t, unit == c.unit && fmt.Sprint(times["a"], times["b"]) == fmt.Sprint(c.a, c.b),
@@ -106,14 +106,12 @@ func TestTimesOfSeveralUnitsBecomeThoseOfOne(t *testing.T) {
 
 // Numbers without a unit do not stand beside those that have one, unless an option says what they are.
 func TestTimesWithoutAUnitAreNotComparedWithOthers(t *testing.T) {
-	dir := t.TempDir()
+	dir := files(t, map[string]string{"b.csv": "src,dst,at\n0,1,6000\n", "n.csv": "id,born\n0,7\n1,8\n"})
 	timeTable(t, dir, "a.arrow", arrow.Millisecond, []int64{5000})
-	expect.OK(t, os.WriteFile(filepath.Join(dir, "b.csv"), []byte("src,dst,at\n0,1,6000\n"), 0o600),
-		os.WriteFile(filepath.Join(dir, "n.csv"), []byte("id,born\n0,7\n1,8\n"), 0o600))
 	for _, m := range []string{"edges: {a: {file: a.arrow, time: at}, b: {file: b.csv, time: at}}\n",
 		"nodes: {n: {file: n.csv, time: born}}\nedges: {a: {file: a.arrow, time: at}}\n"} {
 		path := filepath.Join(dir, "m.yaml")
-		expect.OK(t, os.WriteFile(path, []byte(m), 0o600))
+		put(t, dir, map[string]string{"m.yaml": m})
 		_, err := Run(context.Background(), path, filepath.Join(t.TempDir(), "x"), Options{})
 		expect.That(t, errors.Is(err, source.ErrTimes) && strings.Contains(err.Error(), "TimesIn"), "%s: %v", m, err)
 		_, ds := convert(t, path, Options{TimesIn: "ms"})
@@ -153,10 +151,9 @@ func TestTimesWithFractionsAreSeconds(t *testing.T) {
 
 // Dates as text, with and without a time, zone or fraction, are times in UTC.
 func TestDatesOfATextAreTimes(t *testing.T) {
-	dir := t.TempDir()
-	expect.OK(t, os.WriteFile(filepath.Join(dir, "e.csv"), []byte("src,dst,when\n0,1,1970-01-02\n"+
-		"1,2,1970-01-01T00:00:01Z\n2,3,1969-12-31 23:59:59\n3,4,1970-01-01 02:00:00+01:00\n4,5,\n"), 0o600),
-		os.WriteFile(filepath.Join(dir, "m.yaml"), []byte("edges: {e: {file: e.csv, time: when}}\n"), 0o600))
+	dir := files(t, map[string]string{"e.csv": "src,dst,when\n0,1,1970-01-02\n" +
+		"1,2,1970-01-01T00:00:01Z\n2,3,1969-12-31 23:59:59\n3,4,1970-01-01 02:00:00+01:00\n4,5,\n",
+		"m.yaml": "edges: {e: {file: e.csv, time: when}}\n"})
 	_, ds := convert(t, filepath.Join(dir, "m.yaml"), Options{})
 	times, unit := edgeTimes(t, ds)
 	expect.That(t, unit == "s" && fmt.Sprint(times["e"]) == fmt.Sprint([]int64{86400, 1, -1, 3600, missingTime}),
@@ -165,10 +162,8 @@ func TestDatesOfATextAreTimes(t *testing.T) {
 
 // A time that int64 does not hold names its row; a coarser unit holds it.
 func TestATimeBeyondTheUnitNamesItsRow(t *testing.T) {
-	dir := t.TempDir()
-	timeTable(t, dir, "a.arrow", arrow.Second, []int64{1, 1 << 40})
-	path := filepath.Join(dir, "m.yaml")
-	expect.OK(t, os.WriteFile(path, []byte("edges: {a: {file: a.arrow, time: at}}\n"), 0o600))
+	path := write(t, "m.yaml", "edges: {a: {file: a.arrow, time: at}}\n")
+	timeTable(t, filepath.Dir(path), "a.arrow", arrow.Second, []int64{1, 1 << 40})
 	_, err := Run(context.Background(), path, filepath.Join(t.TempDir(), "x"), Options{TimeUnit: "ns"})
 	at := (*formats.Error)(nil)
 	expect.That(t, errors.As(err, &at) && at.Row == 1 && strings.Contains(err.Error(), "TimeUnit"), "%v", err)
@@ -196,10 +191,8 @@ func TestDrawnTimesAreRoundedDown(t *testing.T) {
 				want[i] = (times[i] - rest) / per[unit]
 			}
 		}
-		dir := t.TempDir()
-		timeTable(t, dir, "a.arrow", unit, times)
-		path := filepath.Join(dir, "m.yaml")
-		expect.OK(t, os.WriteFile(path, []byte("edges: {a: {file: a.arrow, time: at}}\n"), 0o600))
+		path := write(t, "m.yaml", "edges: {a: {file: a.arrow, time: at}}\n")
+		timeTable(t, filepath.Dir(path), "a.arrow", unit, times)
 		_, ds := convert(t, path, Options{TimeUnit: "s"})
 		got, in := edgeTimes(t, ds)
 		expect.That(t, in == "s" && fmt.Sprint(got["a"]) == fmt.Sprint(want), "seed %d, %v: %v\nwant %v", seed, unit,

@@ -217,10 +217,8 @@ func TestOnlyAnExportIsReplaced(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Run(context.Background(), ds, filepath.Join(t.TempDir(), "x"), Options{To: "csv"}); !errors.Is(err,
-		ErrFormat) || !strings.Contains(err.Error(), `"csv"`) {
-		t.Errorf("%v", err)
-	}
+	_, err := Run(context.Background(), ds, filepath.Join(t.TempDir(), "x"), Options{To: "csv"})
+	expect.That(t, errors.Is(err, ErrFormat) && strings.Contains(err.Error(), `"csv"`), "%v", err)
 }
 
 // TestRowsOfListsAreWrittenInOneGo counts what is allocated in all: an encoder that copies its levels at each run of

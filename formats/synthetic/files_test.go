@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -124,7 +125,7 @@ func TestColumnsAreLeftOutWhereNoneAreWanted(t *testing.T) {
 		res := expect.Must(Generate(context.Background(), kind, dir, Options{Nodes: 500, Edges: 900, Features: None,
 			Classes: None}))(t)
 		for _, n := range res.Schema.Nodes {
-			expect.That(t, len(n.Columns) <= 0, "%s: type %s has columns %v", kind, n.Name, n.Columns)
+			expect.That(t, len(n.Columns) == 0, "%s: type %s has columns %v", kind, n.Name, n.Columns)
 		}
 	}
 	// A graph of nothing is a dataset too.
@@ -157,9 +158,8 @@ func TestBadOptionsSayWhatIsWrong(t *testing.T) {
 		_, err := Generate(context.Background(), c.kind, dir, c.o)
 		expect.That(t, errors.Is(err, ErrOptions) && strings.Contains(err.Error(), c.want),
 			"%s %+v: error %v, want one that says %q", c.kind, c.o, err, c.want)
-		if _, err := os.Stat(dir); err == nil {
-			t.Errorf("%s %+v: something was written", c.kind, c.o)
-		}
+		_, err = os.Stat(dir)
+		expect.That(t, err != nil, "%s %+v: something was written", c.kind, c.o)
 	}
 }
 
@@ -187,7 +187,37 @@ func TestAnExistingDatasetIsKeptUnlessForced(t *testing.T) {
 	_, err := Generate(context.Background(), SBM, dir, o)
 	expect.That(t, errors.Is(err, formats.ErrExist), "error %v, want ErrExist", err)
 	o.Force = true
-	if _, err := Generate(context.Background(), SBM, dir, o); err != nil {
-		t.Error(err)
+	_, err = Generate(context.Background(), SBM, dir, o)
+	expect.That(t, err == nil, "%v", err)
+}
+
+// TestLimitsOfOptionsAreKeptToTheOne, and are in the error.
+func TestLimitsOfOptionsAreKeptToTheOne(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		most int64
+		set  func(n int64) Options
+	}{
+		{"Nodes", 1 << 50, func(n int64) Options { return Options{Nodes: n, Edges: 1} }},
+		{"Edges", 1 << 50, func(n int64) Options { return Options{Edges: n} }},
+		{"Features", 1 << 20, func(n int64) Options { return Options{Features: int(n)} }},
+		{"Classes", 1 << 20, func(n int64) Options { return Options{Nodes: 1 << 21, Classes: int(n)} }},
+		{"Workers", 1<<15 - 1, func(n int64) Options { return Options{Workers: int(n)} }},
+	} {
+		for n, good := range map[int64]bool{c.most: true, c.most + 1: false, -2: false, -1: c.name != "Workers"} {
+			least := -1
+			if c.name == "Workers" {
+				least = 0
+			}
+			want := fmt.Sprintf("%v: %s is %d: must be %d to %d", ErrOptions, c.name, n, least, c.most)
+			_, err := c.set(n).resolve(SBM)
+			if c.name == "Nodes" && n == -1 { // an edge without nodes
+				good = false
+			} else if !good && (err == nil || err.Error() != want) {
+				t.Errorf("%d %s: %v, want %s", n, c.name, err, want)
+			}
+			expect.That(t, (err == nil) == good && (err == nil || errors.Is(err, ErrOptions)), "%d %s: %v", n, c.name,
+				err)
+		}
 	}
 }

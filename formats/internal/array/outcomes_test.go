@@ -27,8 +27,7 @@ func (b blocks) From(at int64) ([]byte, error) {
 
 // look says what every way to read an array gives.
 func look(text string) (all []sourcetest.Seen) {
-	ledger := &pinned.Ledger{}
-	ledger.SetLimit(1 << 20)
+	ledger := sourcetest.Limited(1 << 20)
 	each := func(what string, read func(r io.Reader, h array.Header) (any, error)) {
 		r := strings.NewReader(text)
 		h, err := array.ReadHeader(r)

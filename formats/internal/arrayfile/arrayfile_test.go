@@ -79,10 +79,9 @@ func TestWalkFindsWhatWasWritten(t *testing.T) {
 		file := fileOf(l, counting(l.Bytes))
 		got, err := Walk(file)
 		expect.Ensure(t, err == nil, "%v: %v", l, err)
-		if !got.Equal(l.Type) || got.Rows != l.Rows || got.BodyOffset != l.BodyOffset || got.Bytes != l.Bytes {
-			t.Fatalf("%v: found %v at %d, %d bytes; written at %d, %d bytes", l, got, got.BodyOffset, got.Bytes,
-				l.BodyOffset, l.Bytes)
-		}
+		expect.Ensure(t, got.Equal(l.Type) && got.Rows == l.Rows && got.BodyOffset == l.BodyOffset &&
+			got.Bytes == l.Bytes, "%v: found %v at %d, %d bytes; written at %d, %d bytes", l, got, got.BodyOffset,
+			got.Bytes, l.BodyOffset, l.Bytes)
 		align := int64(128)
 		if l.Bytes >= 1<<20 {
 			align = 65536
@@ -212,10 +211,9 @@ func checkWalk(t testing.TB, file []byte) error {
 		expect.Ensure(t, errors.Is(err, ErrCorrupt), "not ErrCorrupt: %v", err)
 		return err
 	}
-	if l.Rows < 0 || l.Bytes < 0 || l.BodyOffset < 0 || l.BodyOffset+l.Bytes > int64(len(file)) || !l.Strings &&
-		l.Rows*l.RowBytes() != l.Bytes {
-		t.Fatalf("accepted %v: %d bytes at %d of %d", l, l.Bytes, l.BodyOffset, len(file))
-	}
+	expect.Ensure(t, l.Rows >= 0 && l.Bytes >= 0 && l.BodyOffset >= 0 && l.BodyOffset+l.Bytes <= int64(len(file)) &&
+		(l.Strings || l.Rows*l.RowBytes() == l.Bytes), "accepted %v: %d bytes at %d of %d", l, l.Bytes, l.BodyOffset,
+		len(file))
 	return nil
 }
 

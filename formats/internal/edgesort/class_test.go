@@ -17,6 +17,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
@@ -148,8 +149,7 @@ func plusOne(t *testing.T, list any, i int) []byte {
 // sorting is a sorter of edges of three types with two columns, of which one is wider than a buffer.
 func sorting(t *testing.T, edges int, memory int64) (*Sorter, source.Batch, *pinned.Ledger) {
 	t.Helper()
-	ledger := &pinned.Ledger{}
-	ledger.SetLimit(memory)
+	ledger := sourcetest.Limited(memory)
 	opt := Options{Nodes: []source.NodeType{{Count: 50}}, Types: make([]source.EdgeType, 3), ByTime: -1,
 		Edges: int64(edges), Workers: 2, Columns: []graph.Column{{Name: "weight", DType: unified.Int32}, {Name: "row",
 			DType: unified.Uint8, Shape: []int64{sinkBuffer + 1}}},
@@ -239,7 +239,7 @@ func TestSortingStopsWhenItsContextEnds(t *testing.T) {
 		cerr := s.Close()
 		expect.Ensure(t, cerr == nil, "%v", cerr)
 		left, _ := os.ReadDir(s.opt.Budget.Dir)
-		expect.Ensure(t, len(left) <= 0 && (err == nil || errors.Is(err, cause)),
+		expect.Ensure(t, len(left) == 0 && (err == nil || errors.Is(err, cause)),
 			"stopped at report %d: %v, left behind %v", at, err, left)
 		if err == nil && calls < at {
 			break
@@ -304,11 +304,10 @@ func TestATemporaryFileThatFailsIsAnError(t *testing.T) {
 		if err := s.Close(); (err != nil) != c.late || ledger.Total() != 0 {
 			t.Errorf("%s: closed: %v; %d bytes are still counted", name, err, ledger.Total())
 		}
-		if err := s.opt.Budget.RoomOnDisk(1); c.want != formats.ErrSpace && err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		err = s.opt.Budget.RoomOnDisk(1)
+		expect.That(t, c.want == formats.ErrSpace || err == nil, "%s: %v", name, err)
 		left, _ := os.ReadDir(s.opt.Budget.Dir)
-		expect.That(t, len(left) <= 0, "%s: left behind: %v", name, left)
+		expect.That(t, len(left) == 0, "%s: left behind: %v", name, left)
 	}
 }
 
@@ -333,25 +332,21 @@ func TestASorterTakesWhatItSays(t *testing.T) {
 		limit, want int64
 	}{{0, 24<<14 + 6<<14 + 1<<18}, {1 << 20, 24<<14 + 6<<14 + 1<<18}, {600_000, 525_000 &^ 63}, {1 << 18, 1 << 18},
 		{1<<18 - 1, 0}} {
-		ledger := &pinned.Ledger{}
-		ledger.SetLimit(c.limit)
+		ledger := sourcetest.Limited(c.limit)
 		opt := Options{Nodes: []source.NodeType{{Count: 3}}, Types: make([]source.EdgeType, 1), ByTime: -1,
 			Edges: 1 << 14, Budget: &source.Budget{Memory: ledger}}
 		s, err := New(opt)
 		if c.want == 0 {
-			if !errors.Is(err, pinned.ErrLimit) || !strings.HasPrefix(err.Error(), "sort 16384 edges: ") ||
-				ledger.Total() != 0 {
-				t.Errorf("within %d bytes: %v, %d bytes are counted", c.limit, err, ledger.Total())
-			}
+			expect.That(t, errors.Is(err, pinned.ErrLimit) && strings.HasPrefix(err.Error(), "sort 16384 edges: ") &&
+				ledger.Total() == 0, "within %d bytes: %v, %d bytes are counted", c.limit, err, ledger.Total())
 			continue
 		}
 		expect.OK(t, err)
 		if got := ledger.Used(pinned.Building); got != c.want || int64(len(s.mem)) != c.want {
 			t.Errorf("within %d bytes it takes %d, not %d", c.limit, got, c.want)
 		}
-		if err := s.Close(); err != nil || ledger.Total() != 0 {
-			t.Errorf("%v, %d bytes are still counted", err, ledger.Total())
-		}
+		err = s.Close()
+		expect.That(t, err == nil && ledger.Total() == 0, "%v, %d bytes are still counted", err, ledger.Total())
 	}
 	for _, c := range []struct{ memory, want int64 }{{0, 8 << 20}, {8 << 20, 8 << 20}, {9 << 20, 8 << 20},
 		{9<<20*8/7 - 1, 8 << 20}, {9 << 20 * 8 / 7, 0}, {1 << 40, 0}} {
@@ -366,8 +361,7 @@ func TestASorterOfMuchMemoryPassesThePageCacheBy(t *testing.T) {
 		limit int64
 		want  bool
 	}{{64 << 20 * 8 / 7, true}, {64<<20*8/7 - 128, false}} {
-		ledger := &pinned.Ledger{}
-		ledger.SetLimit(c.limit + 2)
+		ledger := sourcetest.Limited(c.limit + 2)
 		s, err := New(Options{Nodes: []source.NodeType{{Count: 3}}, Types: make([]source.EdgeType, 1), ByTime: -1,
 			Edges: 1 << 30, Budget: &source.Budget{Memory: ledger}})
 		expect.OK(t, err)

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
 	"github.com/khop-gnn/khop/internal/expect"
-	"github.com/khop-gnn/khop/pinned"
 )
 
 func TestAPartBeyondTheMemoryIsPartedAgain(t *testing.T) {
@@ -23,16 +23,14 @@ func TestAPartBeyondTheMemoryIsPartedAgain(t *testing.T) {
 		}
 		edges = append(edges, e)
 	}
-	ledger := &pinned.Ledger{}
-	ledger.SetLimit(3 << 18)
+	ledger := sourcetest.Limited(3 << 18)
 	opt := Options{Nodes: []source.NodeType{{Count: 1 << 20}}, Types: []source.EdgeType{{}}, ByTime: -1, Edges: n,
 		Budget: &source.Budget{Memory: ledger, Dir: t.TempDir()}}
 	got, _ := sortAll(t, opt, edges, 100_000, []int64{0})
 	sorted, _ := slow(edges, &opt, 1<<20)
 	w := want(sorted, 1<<20, 1, false)
-	if !bytes.Equal(got.indices.Bytes(), w.indices.Bytes()) || !bytes.Equal(got.indptr.Bytes(), w.indptr.Bytes()) {
-		t.Errorf("the edges are not in order")
-	}
+	expect.That(t, bytes.Equal(got.indices.Bytes(), w.indices.Bytes()) && bytes.Equal(got.indptr.Bytes(),
+		w.indptr.Bytes()), "the edges are not in order")
 	written, _ := opt.Budget.Traffic()
 	expect.That(t, written >= 2*8*n*9/10, "%d bytes were written: the part was not parted again", written)
 }

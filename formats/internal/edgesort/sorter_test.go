@@ -15,6 +15,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/invariants"
@@ -266,8 +267,7 @@ func TestEdgesAreSortedInAnyMemory(t *testing.T) {
 		opt, edges, offset, nodes := randomGraph(r)
 		directMemory = (i + 1) % 8 << 40 // every eighth graph goes past the page cache
 		opt.Edges = int64(len(edges))
-		ledger := &pinned.Ledger{}
-		ledger.SetLimit(1<<19 + r.Int64N(1<<18))
+		ledger := sourcetest.Limited(1<<19 + r.Int64N(1<<18))
 		opt.Budget = &source.Budget{Memory: ledger, Dir: t.TempDir()}
 		got, s := sortAll(t, opt, edges, 1+r.IntN(20_000), offset)
 		if got == nil {
@@ -304,24 +304,21 @@ func TestMoreDroppedLoopsThanTheMemoryHolds(t *testing.T) {
 		edges = append(edges, edge{src: v, dst: v})
 	}
 	edges = append(edges, edge{src: 1, dst: 0})
-	ledger := &pinned.Ledger{}
-	ledger.SetLimit(1 << 19)
+	ledger := sourcetest.Limited(1 << 19)
 	opt := Options{Nodes: []source.NodeType{{Count: n}}, Types: []source.EdgeType{{}}, ByTime: -1, Loops: DropLoops,
 		Edges: n, Budget: &source.Budget{Memory: ledger, Dir: t.TempDir()}}
 	got, s := sortAll(t, opt, edges, 1<<14, []int64{0})
 	sorted, _ := slow(edges, &opt, n)
-	if w := want(sorted, n, 1, false); !bytes.Equal(got.indices.Bytes(), w.indices.Bytes()) ||
-		s.Stats.Loops != n {
-		t.Errorf("%d bytes of indices, %d loops were dropped", got.indices.Len(), s.Stats.Loops)
-	}
+	w := want(sorted, n, 1, false)
+	expect.That(t, bytes.Equal(got.indices.Bytes(), w.indices.Bytes()) && s.Stats.Loops == n,
+		"%d bytes of indices, %d loops were dropped", got.indices.Len(), s.Stats.Loops)
 }
 
 // TestAPartThatFillsTheMemoryIsSorted: all edges lie between the same two nodes, and sorting an odd number of them
 // takes the memory but for 4 bytes.
 func TestAPartThatFillsTheMemoryIsSorted(t *testing.T) {
 	const n, memory = 9609, 28*9609 + 4
-	ledger := &pinned.Ledger{}
-	ledger.SetLimit(memory + memory/7 + 1)
+	ledger := sourcetest.Limited(memory + memory/7 + 1)
 	opt := Options{Nodes: []source.NodeType{{Count: 2}}, Types: []source.EdgeType{{}}, ByTime: -1, Edges: n, Workers: 1,
 		Columns: []graph.Column{{Name: "weight", DType: unified.Uint32}},
 		Budget:  &source.Budget{Memory: ledger, Dir: t.TempDir()}}
@@ -398,19 +395,15 @@ func TestWhatCannotBeSortedIsAnError(t *testing.T) {
 	}
 	expect.Is(t, one(Options{Nodes: []source.NodeType{{Count: 1 << 33}}, Types: plain}, source.Batch{}), ErrTooLarge,
 		"2^33 nodes")
-	ledger := &pinned.Ledger{}
-	ledger.SetLimit(1 << 10)
+	ledger := sourcetest.Limited(1 << 10)
 	expect.Is(t,
 		one(Options{Nodes: node, Types: plain, Edges: 1, Budget: &source.Budget{Memory: ledger}}, source.Batch{}),
 		pinned.ErrLimit, "a limit of 1 KiB")
-	ledger = &pinned.Ledger{}
-	ledger.SetLimit(1 << 19)
+	ledger = sourcetest.Limited(1 << 19)
 	many := source.Batch{Src: make([]int64, 200_000), Dst: make([]int64, 200_000)}
-	if err := one(Options{Nodes: node, Types: plain, Edges: 200_000, Budget: &source.Budget{Memory: ledger,
-		Dir: t.TempDir(), Disk: 1 << 20}}, many); !errors.Is(err, formats.ErrSpace) && !errors.Is(err,
-		pinned.ErrLimit) {
-		t.Errorf("a disk of 1 MiB: %v", err)
-	}
+	err = one(Options{Nodes: node, Types: plain, Edges: 200_000, Budget: &source.Budget{Memory: ledger,
+		Dir: t.TempDir(), Disk: 1 << 20}}, many)
+	expect.That(t, errors.Is(err, formats.ErrSpace) || errors.Is(err, pinned.ErrLimit), "a disk of 1 MiB: %v", err)
 }
 
 func BenchmarkSort(b *testing.B) {
@@ -424,8 +417,7 @@ func BenchmarkSort(b *testing.B) {
 	for _, limit := range []int64{0, 128 << 20} {
 		b.Run(fmt.Sprint(limit), func(b *testing.B) {
 			for b.Loop() {
-				ledger := &pinned.Ledger{}
-				ledger.SetLimit(limit)
+				ledger := sourcetest.Limited(limit)
 				s, err := New(Options{Nodes: []source.NodeType{{Count: nodes}}, Types: []source.EdgeType{{}},
 					ByTime: -1,
 					Edges:  edges, Budget: &source.Budget{Memory: ledger, Dir: b.TempDir()}})

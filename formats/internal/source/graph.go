@@ -247,6 +247,16 @@ func CloseOnError(err *error, c io.Closer) {
 	}
 }
 
+// Steps calls functions one after the other, up to the first error.
+func Steps(ctx context.Context, steps ...func(context.Context) error) error {
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Error returns an error about a place in a file: what (a column or member, or ""), the row (-1: none meant; lines of a
 // text count from 1, elements of an array from 0) and what to do about it. An error that says all this stays as it is.
 func Error[R Remedy](path, what string, row int64, remedy R, err error) error {

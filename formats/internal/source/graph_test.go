@@ -80,9 +80,8 @@ func TestPartsAreJoinedToOneListOfEdges(t *testing.T) {
 		})
 		expect.Ensure(t, err == nil && slices.Equal(got, want), "%q, want %q, %v", got, want, err)
 	}
-	if g.Edges.Count != int64(len(want)) || len(g.Notes) != 8 {
-		t.Errorf("%d edges, %d notes: %q", g.Edges.Count, len(g.Notes), g.Notes)
-	}
+	expect.That(t, g.Edges.Count == int64(len(want)) && len(g.Notes) == 8, "%d edges, %d notes: %q", g.Edges.Count,
+		len(g.Notes), g.Notes)
 	for _, n := range []formats.Note{
 		{Name: "weight", Count: 1, Text: `edges "knows" have no column "weight": it is 1 there`},
 		{Name: "t", Count: 3, Text: `edges "likes" have no column "t": it is 0 there`},
@@ -118,9 +117,8 @@ func TestColumnsThatDoNotGoTogetherAreNotJoined(t *testing.T) {
 	}
 	one := &Graph{Types: []EdgeType{{}}}
 	only := partOf(t, 0, -1, "weight", unified.Float16, []uint16{1}, []int64{0}, []int64{0})
-	if err := one.Join([]Part{only}); err != nil || one.Edges.Count != 1 || len(one.Notes) > 0 {
-		t.Errorf("one part: %+v, %v", one, err)
-	}
+	err = one.Join([]Part{only})
+	expect.That(t, err == nil && one.Edges.Count == 1 && len(one.Notes) == 0, "one part: %+v, %v", one, err)
 	_ = one.Edges.Each(func(b Batch) error {
 		expect.That(t, b.Types == nil, "edges of one type have types")
 		return nil
@@ -139,9 +137,8 @@ func TestNumbersKeepTheirValueInTheCommonType(t *testing.T) {
 		data := bytesOf(t, of)
 		for b := range numbers {
 			c := Common(a, b)
-			if c != Common(b, a) || a == b && c != a || c == unified.Invalid {
-				t.Fatalf("%v and %v: %v, %v", a, b, c, Common(b, a))
-			}
+			expect.Ensure(t, c == Common(b, a) && (a != b || c == a) && c != unified.Invalid, "%v and %v: %v, %v", a,
+				b, c, Common(b, a))
 			if a == unified.Uint64 && c == unified.Int64 && b != a && len(data) == 16 {
 				continue // up to 2^63 alone
 			}
@@ -228,9 +225,8 @@ func TestEdgesThatAreKeptComeBack(t *testing.T) {
 		if a, b := s.Range(); a != least || b != greatest || s.Len() != int64(n) {
 			t.Errorf("ids %d to %d of %d edges, want %d to %d of %d", a, b, s.Len(), least, greatest, n)
 		}
-		if err := s.Close(); err != nil || s.Len() != 0 {
-			t.Errorf("%d edges, %v", s.Len(), err)
-		}
+		err = s.Close()
+		expect.That(t, err == nil && s.Len() == 0, "%d edges, %v", s.Len(), err)
 	}
 }
 
@@ -273,7 +269,7 @@ func TestDenseRowsAreTheSumsOfTheirEntries(t *testing.T) {
 	for _, quiet := range [][3]int64{{1 << 12, 1 << 12, 0}, {1<<12 + 1, 1 << 12, 1 << 20}} {
 		g.NoteDense(quiet[0], quiet[1], quiet[2])
 	}
-	expect.That(t, len(g.Notes) <= 0, "%q", g.Notes)
+	expect.That(t, len(g.Notes) == 0, "%q", g.Notes)
 	g.NoteDense(1<<12+1, 1<<12, 5)
 	expect.That(t, len(g.Notes) == 1 && strings.Contains(g.Notes[0].Text, "sparse features of 5 entries"), "%q",
 		g.Notes)
@@ -322,18 +318,16 @@ func (c ownedBy) Close() error {
 
 func TestAGraphClosesWhatItOwnsOnceTheLastFirst(t *testing.T) {
 	g, list := Plain(), []int{}
-	if g.Node() != &g.Nodes[0] || g.Node().Name != "node" || len(g.Types) != 1 || g.Types[0].Relation != "edge" {
-		t.Errorf("%+v", g)
-	}
+	expect.That(t, g.Node() == &g.Nodes[0] && g.Node().Name == "node" && len(g.Types) == 1 &&
+		g.Types[0].Relation == "edge", "%+v", g)
 	for i := range 3 {
 		g.Own(ownedBy{&list, i + 1})
 	}
 	err := g.Close()
 	expect.That(t, err != nil && err.Error() == "3 others\n2 others\n1 one" && slices.Equal(list, []int{3, 2, 1}),
 		"%v closed: %v", list, err)
-	if err := g.Close(); err != nil || len(list) != 3 {
-		t.Errorf("closed again: %v, %v", list, err)
-	}
+	err = g.Close()
+	expect.That(t, err == nil && len(list) == 3, "closed again: %v, %v", list, err)
 }
 
 func TestLinksAndLabelsAreKeptAsTheyAre(t *testing.T) {
@@ -362,9 +356,8 @@ func TestLinksAndLabelsAreKeptAsTheyAre(t *testing.T) {
 	names, got := List("names", []string{"a", "b"}), ""
 	err := names.Each(func(s string) error { got += s; return nil })
 	expect.That(t, err == nil && got == "ab" && names.Rows == 2, "%q, %d rows, %v", got, names.Rows, err)
-	if err := names.Each(func(string) error { return stop }); !errors.Is(err, stop) {
-		t.Errorf("%v", err)
-	}
+	err = names.Each(func(string) error { return stop })
+	expect.That(t, errors.Is(err, stop), "%v", err)
 }
 
 func TestNotesThatDifferOnlyInANameAreALine(t *testing.T) {

@@ -21,11 +21,9 @@ func TestLimitsOfAnArchiveAreKeptToTheOne(t *testing.T) {
 		name := strings.Repeat("d/", depth) + "x"
 		path := tarball(t, "x.tar", [2]string{name, "1"})
 		x, err := OpenTree(path, &Budget{Dir: t.TempDir()})
-		if good && (err != nil || len(x.Files()) != 1) || !good && (err == nil || err.Error() !=
-			path+": the member "+strconv.Quote(name)+" lies in 17 folders, where 16 are the most"+
-				"; unpack the archive, and name the folder that holds the graph") {
-			t.Errorf("%d folders: %v", depth, err)
-		}
+		expect.That(t, (!good || err == nil && len(x.Files()) == 1) && (good || err != nil &&
+			err.Error() == path+": the member "+strconv.Quote(name)+" lies in 17 folders, where 16 are the most"+
+				"; unpack the archive, and name the folder that holds the graph"), "%d folders: %v", depth, err)
 		dir := t.TempDir()
 		expect.OK(t, os.MkdirAll(filepath.Join(dir, strings.Repeat("d/", depth)), 0o700))
 		expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte("1"), 0o600))
@@ -44,8 +42,7 @@ func TestLimitsOfAnArchiveAreKeptToTheOne(t *testing.T) {
 		"members", path, maxFiles, maxFiles)} {
 		expect.OK(t, os.WriteFile(path, append(bytes.Clone(b.Bytes()[:512*n]), make([]byte, 1024)...), 0o600))
 		x, err := OpenTree(path, &Budget{Dir: t.TempDir()})
-		if says == "" && (err != nil || len(x.Files()) != n) || says != "" && (err == nil || err.Error() != says) {
-			t.Errorf("%d files: %v", n, err)
-		}
+		expect.That(t, (says != "" || err == nil && len(x.Files()) == n) && (says == "" || err != nil &&
+			err.Error() == says), "%d files: %v", n, err)
 	}
 }

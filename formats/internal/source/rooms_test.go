@@ -27,10 +27,9 @@ func TestNamesAreNumberedAsTheyAppear(t *testing.T) {
 	const many = 3000
 	for round := range 2 {
 		for i := range int64(many) {
-			if got, err := n.Number(fmt.Appendf(nil, "name %d", i)); err != nil || got != i ||
-				round == 0 && n.Len() != i+1 {
-				t.Fatalf("round %d: name %d has the number %d of %d, %v", round, i, got, n.Len(), err)
-			}
+			got, err := n.Number(fmt.Appendf(nil, "name %d", i))
+			expect.Ensure(t, err == nil && got == i && (round != 0 || n.Len() == i+1),
+				"round %d: name %d has the number %d of %d, %v", round, i, got, n.Len(), err)
 			if slots := []int64{1 << 10, 1 << 11, 1 << 12, 1 << 13}; round == 0 && i > 1000 && i%500 == 0 {
 				need := slots[0]
 				for _, s := range slots {
@@ -64,9 +63,8 @@ func TestNamesAreNumberedAsTheyAppear(t *testing.T) {
 	if _, err := n.Number([]byte(long)); err == nil || err.Error() != fmt.Sprintf("not UTF-8: %q", long[:80]) {
 		t.Errorf("%v", err)
 	}
-	if err := n.Close(); err != nil || ledger.Total() != 0 {
-		t.Errorf("closed: %v, %d bytes", err, ledger.Total())
-	}
+	err = n.Close()
+	expect.That(t, err == nil && ledger.Total() == 0, "closed: %v, %d bytes", err, ledger.Total())
 }
 
 // TestWhatHasNoRoomSaysSoAndIsClosed: names, texts, listings and stores of edges at each limit of memory and disk.
@@ -117,7 +115,7 @@ func TestWhatHasNoRoomSaysSoAndIsClosed(t *testing.T) {
 						memory, disk, err, b.Memory.Total(), b.RoomOnDisk(max(disk, 1)))
 				}
 				left, _ := os.ReadDir(b.Dir)
-				expect.Ensure(t, len(left) <= 0, "%s: left behind %v", name, left)
+				expect.Ensure(t, len(left) == 0, "%s: left behind %v", name, left)
 				if disk != 0 {
 					memory += 10 * memory
 				}
@@ -203,10 +201,9 @@ func TestAParserIsPacedToTheByte(t *testing.T) {
 	for _, n := range []int64{MaxRecord, MaxRecord + 1} {
 		p := NewPaced(context.Background(), io.LimitReader(zeros{}, n))
 		read, err := io.Copy(io.Discard, p)
-		if long := err != nil && err.Error() == "a record is longer than 1048576 bytes"; read != MaxRecord ||
-			err != nil && !long || n > MaxRecord && !long {
-			t.Errorf("%d of %d bytes, %v", read, n, err)
-		}
+		long := err != nil && err.Error() == "a record is longer than 1048576 bytes"
+		expect.That(t, read == MaxRecord && (err == nil || long) && (n <= MaxRecord || long), "%d of %d bytes, %v",
+			read, n, err)
 	}
 	stop := errors.New("stop")
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -272,16 +269,13 @@ func TestFilesAreKnownByTheirFirstBytes(t *testing.T) {
 			continue
 		}
 		text, err := io.ReadAll(f)
-		if c.says == "" && (err != nil || string(text) != c.text || f.Done() != int64(len(c.bytes))) || c.says != "" &&
-			(err == nil || err.Error() != c.says) || f.Compression != c.compression || f.Size != int64(len(c.bytes)) ||
-			f.Path != path {
-			t.Errorf("%s: %q, %v; %q, %d bytes, %d read; want %q", c.name, text, err, f.Compression, f.Size, f.Done(),
-				c.says)
-		}
+		expect.That(t, (c.says != "" || err == nil && string(text) == c.text && f.Done() == int64(len(c.bytes))) &&
+			(c.says == "" || err != nil && err.Error() == c.says) && f.Compression == c.compression &&
+			f.Size == int64(len(c.bytes)) && f.Path == path, "%s: %q, %v; %q, %d bytes, %d read; want %q", c.name,
+			text, err, f.Compression, f.Size, f.Done(), c.says)
 		l := limited(1)
-		if err := f.Count(l); err != nil || l.Total() != 0 {
-			t.Errorf("%s: a small window is counted: %v", c.name, err)
-		}
+		err = f.Count(l)
+		expect.That(t, err == nil && l.Total() == 0, "%s: a small window is counted: %v", c.name, err)
 		expect.OK(t, f.Close())
 	}
 	_, err := Stat("-")
@@ -292,10 +286,9 @@ func TestFilesAreKnownByTheirFirstBytes(t *testing.T) {
 	if _, err := Open(filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
-	if st, err := Stat("/dev/null"); err == nil || st == nil || err.Error() !=
-		"/dev/null: is a device; copy it to a file first: a file is read more than once" {
-		t.Errorf("%v", err)
-	}
+	st, err := Stat("/dev/null")
+	expect.That(t, err != nil && st != nil &&
+		err.Error() == "/dev/null: is a device; copy it to a file first: a file is read more than once", "%v", err)
 }
 
 // lookInto writes an archive and says what is in it. It fails the test where something is left.
@@ -374,10 +367,9 @@ func TestAChangedFileIsNoticed(t *testing.T) {
 			err = do(path)
 		}
 		expect.OK(t, err)
-		if err := x.Unchanged(); (err == nil) != (change == "") || err != nil && (!errors.Is(err, ErrChanged) ||
-			!strings.HasPrefix(err.Error(), path+": ") || !strings.Contains(err.Error(), change)) {
-			t.Errorf("%q: %v", change, err)
-		}
+		err = x.Unchanged()
+		expect.That(t, (err == nil) == (change == "") && (err == nil || errors.Is(err, ErrChanged) &&
+			strings.HasPrefix(err.Error(), path+": ") && strings.Contains(err.Error(), change)), "%q: %v", change, err)
 	}
 }
 

@@ -53,7 +53,7 @@ func TestSpoolGivesBackWhatItTook(t *testing.T) {
 				t.Errorf("a peak of %d, %d left", l.Peak(), l.Left())
 			}
 			left, _ := os.ReadDir(dir)
-			expect.That(t, len(left) <= 0, "left behind: %v", left)
+			expect.That(t, len(left) == 0, "left behind: %v", left)
 		})
 	}
 }
@@ -78,13 +78,10 @@ func TestFewEdgesAreReadBackWhateverWasExpected(t *testing.T) {
 func TestAFullDiskIsNamed(t *testing.T) {
 	s := &Spool{Budget: &Budget{Dir: "/data"}, size: 12345}
 	err := NoSpace(s.Budget, s.size, &os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC})
-	if !errors.Is(err, formats.ErrSpace) || !strings.Contains(err.Error(), "/data") ||
-		!strings.Contains(err.Error(), "12345") {
-		t.Errorf("got %v", err)
-	}
-	if _, err := (&Spool{Budget: &Budget{Dir: "/no/such/folder", Memory: limited(1)}}).Write([]byte("ab")); err == nil {
-		t.Errorf("a temporary file was made nowhere")
-	}
+	expect.That(t, errors.Is(err, formats.ErrSpace) && strings.Contains(err.Error(), "/data") &&
+		strings.Contains(err.Error(), "12345"), "got %v", err)
+	_, err = (&Spool{Budget: &Budget{Dir: "/no/such/folder", Memory: limited(1)}}).Write([]byte("ab"))
+	expect.That(t, err != nil, "a temporary file was made nowhere")
 }
 
 func TestWriteRowsClearsEachRow(t *testing.T) {
@@ -122,15 +119,14 @@ func TestTextsKeepTheLastMegabytesInMemory(t *testing.T) {
 		want = append(want, b)
 	}
 	for i, b := range want {
-		if !bytes.Equal(x.At(int64(i)), b) {
-			t.Errorf("string %d of %d bytes: got %d bytes", i, len(b), len(x.At(int64(i))))
-		}
+		expect.That(t, bytes.Equal(x.At(int64(i)), b), "string %d of %d bytes: got %d bytes", i, len(b),
+			len(x.At(int64(i))))
 	}
 	expect.That(t, x.Len() == 150 && ledger.Peak() <= 36<<20, "%d strings, a peak of %d bytes", x.Len(), ledger.Peak())
 	err := x.Close()
 	expect.That(t, err == nil && ledger.Total() == 0, "closed: %v, %d bytes are counted", err, ledger.Total())
 	left, _ := os.ReadDir(dir)
-	expect.That(t, len(left) <= 0, "left behind: %v", left)
+	expect.That(t, len(left) == 0, "left behind: %v", left)
 }
 
 // TestTheWindowOfAFileIsCounted: what a Zstandard file makes the reader keep is its own choice.
@@ -153,9 +149,8 @@ func TestTheWindowOfAFileIsCounted(t *testing.T) {
 	if n, err := io.Copy(io.Discard, f); n != 20<<20 || err != nil {
 		t.Errorf("%d bytes, %v", n, err)
 	}
-	if err := f.Close(); err != nil || l.Total() != 0 {
-		t.Errorf("closed: %v, %d bytes are counted", err, l.Total())
-	}
+	err = f.Close()
+	expect.That(t, err == nil && l.Total() == 0, "closed: %v, %d bytes are counted", err, l.Total())
 }
 
 func TestARecordWithoutEndIsRefused(t *testing.T) {

@@ -29,9 +29,8 @@ func TestATemporaryFileHasANameAtNoMoment(t *testing.T) {
 		if _, err := f.WriteString("edges"); err != nil {
 			t.Error(err)
 		}
-		if _, err := f.ReadAt(text, 0); err != nil || string(text) != "edges" {
-			t.Errorf("it reads %q, %v", text, err)
-		}
+		_, err = f.ReadAt(text, 0)
+		expect.That(t, err == nil && string(text) == "edges", "it reads %q, %v", text, err)
 	})
 	for _, c := range calls {
 		expect.That(t, c.Name != "unlinkat" && (c.Name != "openat" || c.Path == dir), "%s of %s: the file had a name",
@@ -48,9 +47,8 @@ func TestATemporaryFileLosesItsName(t *testing.T) {
 			t.Errorf("TempFile: %q, %v", path, err)
 			return
 		}
-		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-			t.Errorf("left behind: %v, %v", left, err)
-		}
+		left, err := os.ReadDir(dir)
+		expect.That(t, err == nil && len(left) == 0, "left behind: %v, %v", left, err)
 		expect.OK(t, f.Close())
 	})
 }

@@ -125,14 +125,11 @@ func (t *Tree) walk() error {
 
 // untar takes all files out of a tar archive.
 func (t *Tree) untar() error {
-	f, err := Place{t, t.names[0]}.Open()
+	f, err := OpenCounted(Place{t, t.names[0]}.Open, t.budget.Ledger())
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if err := f.Count(t.budget.Ledger()); err != nil {
-		return err
-	}
 	t.begin()
 	r := tar.NewReader(f)
 	for {
@@ -242,9 +239,17 @@ func (t *Tree) take(name string, r io.Reader, size int64) error {
 func (t *Tree) Files() []string { return t.names }
 
 // Beginning returns the files whose first bytes fit.
-func (t *Tree) Beginning(fits func(head []byte) bool) (found []string) {
+func (t *Tree) Beginning(fits func(head []byte) bool) []string {
+	return t.Where(func(at Place) bool {
+		head, err := at.Head()
+		return err == nil && fits(head)
+	})
+}
+
+// Where returns the files that fit.
+func (t *Tree) Where(fits func(at Place) bool) (found []string) {
 	for _, name := range t.names {
-		if head, err := t.At(name).Head(); err == nil && fits(head) {
+		if fits(t.At(name)) {
 			found = append(found, name)
 		}
 	}

@@ -84,13 +84,11 @@ func TestATreeIsAFolderOrAnArchive(t *testing.T) {
 		}
 		found := x.Archives()
 		expect.That(t, found == nil, "archives in %s: %v", path, found)
-		if x.At("a").In("train.txt").Beside("../b.csv").Name != "b.csv" || !strings.HasPrefix(x.At("b.csv").Path(),
-			path) {
-			t.Errorf("places: %v", x.At("b.csv").Path())
-		}
+		expect.That(t, x.At("a").In("train.txt").Beside("../b.csv").Name == "b.csv" &&
+			strings.HasPrefix(x.At("b.csv").Path(), path), "places: %v", x.At("b.csv").Path())
 		expect.OK(t, x.Close())
 		left, _ := os.ReadDir(budget.Dir)
-		expect.That(t, len(left) <= 0, "left behind: %v", left)
+		expect.That(t, len(left) == 0, "left behind: %v", left)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -78,7 +79,8 @@ func Open(ctx context.Context, c Cache, d Dataset) (*Entry, error) {
 	}
 	err := c.locked(ctx, func() error {
 		x, states, err := c.entryOf(d.Key)
-		if err != nil || !e.fits(x, states, units) {
+		others := x.Chunk != e.x.Chunk || !slices.Equal(x.Files, e.x.Files) || len(states) != units
+		if err != nil || others { // it is made anew
 			err = errors.Join(os.RemoveAll(e.path()), c.make(d.Key, e.x, d.Manifest))
 		} else {
 			err = e.mend(states)

@@ -15,11 +15,6 @@ import (
 	"github.com/khop-gnn/khop/internal/wholefile"
 )
 
-// fits reports whether an entry that is there has the files of the dataset. What it does not fit is made anew.
-func (e *Entry) fits(x index, states []byte, units int) bool {
-	return x.Chunk == e.x.Chunk && slices.Equal(x.Files, e.x.Files) && len(states) == units
-}
-
 // mend makes again what somebody removed or changed of an entry: its lock, its manifest, and files that are missing or
 // of another size, of which then nothing is there. The cache is locked.
 func (e *Entry) mend(states []byte) error {

@@ -50,21 +50,16 @@ func TestRoomIsComparedToTheByte(t *testing.T) {
 	}
 	expect.Is(t, plain.checkSpace(filepath.Join(dir, "none"), far, 0), nil, "what is free is not known")
 	err := plain.checkSpace(dir, far, -free)
-	if want := ": not enough disk space: 1,152,921,504,606,846,976 bytes (1.0 EiB) are needed, "; err == nil ||
-		!strings.HasPrefix(err.Error(), dir+want) || !strings.HasSuffix(err.Error(),
-		" are free; make room, or choose another disk") {
-		t.Errorf("%v", err)
-	}
+	want := ": not enough disk space: 1,152,921,504,606,846,976 bytes (1.0 EiB) are needed, "
+	expect.That(t, err != nil && strings.HasPrefix(err.Error(), dir+want) && strings.HasSuffix(err.Error(),
+		" are free; make room, or choose another disk"), "%v", err)
 	for _, full := range []error{syscall.ENOSPC, syscall.EDQUOT} {
 		err := plain.WriteError(filepath.Join(dir, "x"), full, 0)
-		if !errors.Is(err, ErrSpace) || !strings.HasPrefix(err.Error(), dir+"/x: not enough disk space: ") ||
-			strings.Contains(err.Error(), "for this file alone") {
-			t.Errorf("%v", err)
-		}
+		expect.That(t, errors.Is(err, ErrSpace) && strings.HasPrefix(err.Error(), dir+"/x: not enough disk space: ") &&
+			!strings.Contains(err.Error(), "for this file alone"), "%v", err)
 	}
-	if err := plain.WriteError("x", syscall.EIO, 5); err.Error() != "x: input/output error" {
-		t.Errorf("%v", err)
-	}
+	err = plain.WriteError("x", syscall.EIO, 5)
+	expect.That(t, err.Error() == "x: input/output error", "%v", err)
 }
 
 // A full disk is reported with the bytes needed and free, exactly and as people read them.
@@ -77,10 +72,8 @@ func TestAFullDiskIsToldInBytes(t *testing.T) {
 			` are free: no space left on device; make room, or choose another disk$`,
 	} {
 		err := plain.WriteError(path, syscall.ENOSPC, need)
-		if !errors.Is(err, ErrSpace) || !errors.Is(err, syscall.ENOSPC) ||
-			!regexp.MustCompile(want).MatchString(err.Error()) {
-			t.Errorf("%v, not %s", err, want)
-		}
+		expect.That(t, errors.Is(err, ErrSpace) && errors.Is(err, syscall.ENOSPC) &&
+			regexp.MustCompile(want).MatchString(err.Error()), "%v, not %s", err, want)
 	}
 }
 
@@ -94,9 +87,8 @@ func TestAnOldDirectoryThatCannotBePutBackIsNamed(t *testing.T) {
 	beside := filepath.Join(dir, "none", "x")
 	err := m.tidy(beside)
 	expect.That(t, errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(err.Error(), beside+": rename "), "%v", err)
-	if _, err := os.Stat(filepath.Join(old, "whole")); err != nil {
-		t.Error(err)
-	}
+	_, err = os.Stat(filepath.Join(old, "whole"))
+	expect.That(t, err == nil, "%v", err)
 }
 
 // TestAMarkerNamesOnlyWhatAWriterMakes: nothing else is ever removed.

@@ -197,10 +197,7 @@ func count(ctx context.Context, p *source.Part, ends [2]*source.NodeType, known 
 				ends[i].Count = max(ends[i].Count, slices.Max(ids)+1)
 			}
 		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		return nil
+		return context.Cause(ctx)
 	})
 	if err != nil {
 		return err

@@ -17,8 +17,6 @@ type bitReader struct {
 	err  error
 }
 
-func newBitReader(r io.Reader) *bitReader { return &bitReader{r: r, buf: make([]byte, 1<<16)} }
-
 var errEnd = errors.New("the stream of bits ends too early")
 
 // fill makes n at least 56, unless the stream ends.

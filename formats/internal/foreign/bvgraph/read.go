@@ -106,17 +106,14 @@ func readGraph(ctx context.Context, at source.Place, r *source.Request) (*source
 	g.Node().Count = p.nodes
 	g.Edges.Count = p.arcs
 	g.Edges.Each = func(yield func(source.Batch) error) error {
-		f, err := at.Open()
+		f, err := source.OpenCounted(at.Open, r.Budget.Ledger())
 		if err != nil {
 			return err
 		}
 		defer f.Close()
-		if err := f.Count(r.Budget.Ledger()); err != nil {
-			return err
-		}
-		d := &decoder{ctx: ctx, p: p, b: newBitReader(f), ledger: r.Budget.Ledger(), lists: make([][]int64, p.window+1),
-			yield: yield}
-		defer d.close()
+		d := &decoder{ctx: ctx, p: p, b: &bitReader{r: f, buf: make([]byte, 1<<16)}, ledger: r.Budget.Ledger(),
+			lists: make([][]int64, p.window+1), yield: yield}
+		defer func() { d.ledger.Give(pinned.Sources, d.taken) }()
 		node, err := d.all()
 		if err != nil {
 			if d.stopped {
@@ -148,8 +145,6 @@ type decoder struct {
 
 	stopped bool // by yield
 }
-
-func (d *decoder) close() { d.ledger.Give(pinned.Sources, d.taken) }
 
 const chunkEdges = 1 << 18
 

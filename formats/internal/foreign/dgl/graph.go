@@ -17,13 +17,11 @@ import (
 
 // BinReader reads what dgl.save_graphs writes.
 var BinReader = source.Reader{Name: "dgl", Title: "a graph of dgl.save_graphs (.bin)",
-	ByName: true, Find: findBin, Read: readBin}
-
-func findBin(t *source.Tree) []string {
-	return t.Beginning(func(head []byte) bool {
-		return len(head) >= 8 && binary.LittleEndian.Uint64(head) == magicFile
-	})
-}
+	ByName: true, Read: readBin, Find: func(t *source.Tree) []string {
+		return t.Beginning(func(head []byte) bool {
+			return len(head) >= 8 && binary.LittleEndian.Uint64(head) == magicFile
+		})
+	}}
 
 func readBin(ctx context.Context, at source.Place, r *source.Request) (_ *source.Graph, err error) {
 	raw, err := at.Raw()

@@ -49,16 +49,14 @@ func readMeta(at source.Place) (*meta, error) {
 	})
 }
 
-func findGraphs(t *source.Tree) (found []string) {
-	for _, name := range t.Files() {
-		if path.Base(name) != "meta.yaml" {
-			continue
+func findGraphs(t *source.Tree) []string {
+	return t.Where(func(at source.Place) bool {
+		if path.Base(at.Name) != "meta.yaml" {
+			return false
 		}
-		if _, err := readMeta(t.At(name)); err == nil {
-			found = append(found, name)
-		}
-	}
-	return found
+		_, err := readMeta(at)
+		return err == nil
+	})
 }
 
 func readGraph(ctx context.Context, at source.Place, r *source.Request) (*source.Graph, error) {

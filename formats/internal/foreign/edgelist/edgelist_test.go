@@ -207,10 +207,8 @@ func TestBadLinesAreNamed(t *testing.T) {
 				t.Fatalf("got %.200s", describe(t, g))
 			}
 			var e *formats.Error
-			if !errors.As(err, &e) || e.Row != c.row || !strings.Contains(err.Error(), c.says) ||
-				!strings.HasSuffix(e.Path, "edges.txt") {
-				t.Errorf("got %v; want row %d, saying %q", err, c.row, c.says)
-			}
+			expect.That(t, errors.As(err, &e) && e.Row == c.row && strings.Contains(err.Error(), c.says) &&
+				strings.HasSuffix(e.Path, "edges.txt"), "got %v; want row %d, saying %q", err, c.row, c.says)
 			expect.That(t, ledger.Total() == 0, "%d bytes stay counted", ledger.Total())
 		})
 	}
@@ -282,7 +280,7 @@ func FuzzRead(f *testing.F) {
 		}
 		defer g.Close()
 		n := int64(0)
-		if err := g.Edges.Each(func(batch source.Batch) error {
+		err = g.Edges.Each(func(batch source.Batch) error {
 			src, dst := batch.Src, batch.Dst
 			n += int64(len(src))
 			for i := range src {
@@ -291,9 +289,8 @@ func FuzzRead(f *testing.F) {
 				}
 			}
 			return nil
-		}); err != nil || n != g.Edges.Count {
-			t.Fatalf("%d edges of %d: %v", n, g.Edges.Count, err)
-		}
+		})
+		expect.Ensure(t, err == nil && n == g.Edges.Count, "%d edges of %d: %v", n, g.Edges.Count, err)
 		for i, c := range g.Edges.Columns {
 			expect.Ensure(t, int64(len(elements(t, g, i))) == n*c.DType.Size(),
 				"column %s: %d bytes for %d edges of %v", c.Name, len(elements(t, g, i)), n, c.DType)

@@ -50,10 +50,8 @@ func TestFirstLineIsNoEdgeInSilence(t *testing.T) {
 				change = n.Change
 			}
 		}
-		if g.Edges.Count != c.edges || change != c.change {
-			t.Errorf("%q, %+v: %d edges, %q; want %d, %q\n%s", c.text, c.opt, g.Edges.Count, change, c.edges, c.change,
-				notes(g))
-		}
+		expect.That(t, g.Edges.Count == c.edges && change == c.change, "%q, %+v: %d edges, %q; want %d, %q\n%s",
+			c.text, c.opt, g.Edges.Count, change, c.edges, c.change, notes(g))
 		expect.OK(t, g.Close())
 	}
 }
@@ -72,9 +70,8 @@ func TestEndsOfTwoKindsAreDoubted(t *testing.T) {
 	} {
 		g := expect.Must(Read(context.Background(), local(t, "e.csv", []byte(text)), Options{}))(t)
 		said := notes(g)
-		if strings.Contains(said, "share one space") != (hint != "") || !strings.Contains(said, hint) {
-			t.Errorf("%q: %s; want %q", text, said, hint)
-		}
+		expect.That(t, strings.Contains(said, "share one space") == (hint != "") && strings.Contains(said, hint),
+			"%q: %s; want %q", text, said, hint)
 		expect.OK(t, g.Close())
 	}
 }
@@ -117,14 +114,12 @@ func TestMissingFieldsAreMissing(t *testing.T) {
 	} {
 		c.opt.Null = []string{"NULL", `\N`}
 		g := expect.Must(Read(context.Background(), local(t, "e.csv", []byte(c.text)), c.opt))(t)
-		if got := describe(t, g); got != c.want || notes(g) != "" {
-			t.Errorf("%q: %s, %s; want %s", c.text, got, notes(g), c.want)
-		}
+		got := describe(t, g)
+		expect.That(t, got == c.want && notes(g) == "", "%q: %s, %s; want %s", c.text, got, notes(g), c.want)
 		expect.OK(t, g.Close())
 	}
 	opt := Options{Columns: []string{"src", "dst", "w:int8"}, Null: []string{"NULL"}}
 	_, err := Read(context.Background(), local(t, "e.csv", []byte("0,1,2\n1,2,NULL\n")), opt)
-	if err == nil || !strings.Contains(err.Error(), `NULL is missing, which int8 does not hold`) {
-		t.Errorf("a missing whole number: %v", err)
-	}
+	expect.That(t, err != nil && strings.Contains(err.Error(), `NULL is missing, which int8 does not hold`),
+		"a missing whole number: %v", err)
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/growth"
 	"github.com/khop-gnn/khop/pinned"
@@ -46,8 +47,7 @@ func TestLongNamesMoveToAFile(t *testing.T) {
 	for i := range n {
 		fmt.Fprintf(&b, "%d%s %d%s\n", i, long, (i+1)%n, long)
 	}
-	ledger := &pinned.Ledger{}
-	ledger.SetLimit(34 << 20)
+	ledger := sourcetest.Limited(34 << 20)
 	g := expect.Must(Read(context.Background(), local(t, "names.txt", b.Bytes()),
 		Options{Budget: &source.Budget{Dir: t.TempDir(), Memory: ledger}}))(t)
 	want := ""
@@ -58,16 +58,13 @@ func TestLongNamesMoveToAFile(t *testing.T) {
 	expect.That(t, got == strings.TrimSpace(want) && g.Node().Count == n, "%d nodes, edges%s", g.Node().Count, got)
 	i := 0
 	err := g.Node().Strings[0].Each(func(s string) error {
-		if s != fmt.Sprint(i)+long {
-			t.Errorf("name %d is %.20q..", i, s)
-		}
+		expect.That(t, s == fmt.Sprint(i)+long, "name %d is %.20q..", i, s)
 		i++
 		return nil
 	})
 	expect.That(t, err == nil && i == n, "%d names, %v", i, err)
-	if err := g.Close(); err != nil || ledger.Total() != 0 {
-		t.Errorf("closed: %v, %d bytes are counted", err, ledger.Total())
-	}
+	err = g.Close()
+	expect.That(t, err == nil && ledger.Total() == 0, "closed: %v, %d bytes are counted", err, ledger.Total())
 }
 
 // TestManyEdgesMoveToAFile reads more than the memory of a spool and the chunk of a store hold, with narrow and wide

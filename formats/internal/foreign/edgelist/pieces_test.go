@@ -122,11 +122,10 @@ func TestColumnsOfNoGivenTypeAreTheSameWithAnyNumberOfWorkers(t *testing.T) {
 			v := math.Float64frombits(binary.LittleEndian.Uint64(x[8*i:]))
 			expect.That(t, v == want, "%d workers: value %d is %v", workers, i, v)
 		}
-		if notes := source.Text(g.Notes); len(g.Edges.Columns) != 1 || len(x) != 8*n ||
-			!strings.Contains(notes, `field "kind" is not stored`) ||
-			!strings.Contains(notes, fmt.Sprintf("(edge %d)", n-10)) {
-			t.Errorf("%d workers: %d columns, %d bytes; %s", workers, len(g.Edges.Columns), len(x), notes)
-		}
+		notes := source.Text(g.Notes)
+		expect.That(t, len(g.Edges.Columns) == 1 && len(x) == 8*n && strings.Contains(notes,
+			`field "kind" is not stored`) && strings.Contains(notes, fmt.Sprintf("(edge %d)", n-10)),
+			"%d workers: %d columns, %d bytes; %s", workers, len(g.Edges.Columns), len(x), notes)
 		expect.OK(t, g.Close())
 	}
 }

@@ -50,14 +50,11 @@ type Options struct {
 // are names, 24 to 32 bytes a name and the last megabytes of their text (see source.Texts); and what of edges and of
 // each column has not moved to a temporary file (see source.Spool).
 func Read(ctx context.Context, at source.Place, opt Options) (_ *source.Graph, err error) {
-	f, err := at.OpenText()
+	f, err := source.OpenCounted(at.OpenText, opt.Budget.Ledger())
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if err := f.Count(opt.Budget.Ledger()); err != nil {
-		return nil, err
-	}
 	g := source.Plain()
 	r := &reader{path: f.Path, size: f.Size, opt: opt, nulls: source.NullSet(opt.Null),
 		store: &source.EdgeStore{Spool: source.Spool{Budget: opt.Budget}}}

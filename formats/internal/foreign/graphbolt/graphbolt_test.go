@@ -16,7 +16,6 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
 	"github.com/khop-gnn/khop/internal/expect"
-	"github.com/khop-gnn/khop/pinned"
 )
 
 // folder copies testdata, which GraphBolt wrote, without some files.
@@ -35,8 +34,7 @@ func read(dir string) (*source.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	ledger := &pinned.Ledger{}
-	ledger.SetLimit(16 << 20)
+	ledger := sourcetest.Limited(16 << 20)
 	return Reader.Read(context.Background(), tree.At("."), &source.Request{Budget: &source.Budget{Memory: ledger,
 		Dir: filepath.Dir(dir)}})
 }
@@ -65,9 +63,8 @@ func TestDatasetsAreWhatGraphBoltReads(t *testing.T) {
 		g := expect.Must(read(dir))(t)
 		got := sourcetest.Spell(t, g)
 		expect.That(t, got == c.want, "without %q:\n%s\nwant\n%s", c.without, got, c.want)
-		if c.without != "" && !strings.Contains(source.Text(g.Notes), `"share" of edges is not stored`) {
-			t.Errorf("without %q: notes %q", c.without, g.Notes)
-		}
+		expect.That(t, c.without == "" || strings.Contains(source.Text(g.Notes), `"share" of edges is not stored`),
+			"without %q: notes %q", c.without, g.Notes)
 		expect.OK(t, g.Close())
 	}
 }

@@ -18,14 +18,11 @@ const every = 4096
 // source.MaxRecord bytes, or what cannot be read or decompressed. context.Cause(ctx) once ctx is done.
 func Each(ctx context.Context, at source.Place, r *source.Request, remedy string,
 	take func(line int64, text []byte) error) error {
-	f, err := at.OpenText()
+	f, err := source.OpenCounted(at.OpenText, r.Budget.Ledger())
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if err := f.Count(r.Budget.Ledger()); err != nil {
-		return err
-	}
 	s, line := bufio.NewScanner(f), int64(1)
 	s.Buffer(nil, source.MaxRecord)
 	for ; s.Scan(); line++ {

@@ -191,21 +191,16 @@ func newSet(at map[string]source.Place) array.Set {
 	return set
 }
 
-// rawWidth is how many numbers a row has that lies in a file without a header.
-func rawWidth(name string) int64 {
-	if name == "node_feat" {
-		return 1024
-	}
-	return 1
-}
-
 // openRaw opens a file of float32 without a header.
 func openRaw(name string, at source.Place) (*array.Reader, io.Closer, error) {
 	raw, err := at.Raw()
 	if err != nil {
 		return nil, nil, err
 	}
-	width := rawWidth(name)
+	width := int64(1)
+	if name == "node_feat" {
+		width = 1024
+	}
 	rows := raw.Size / (4 * width)
 	shape := []int64{rows, width}[:1+min(width-1, 1)]
 	h, err := array.New(unified.Float32, shape, false, false)

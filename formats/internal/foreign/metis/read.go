@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"path"
 	"slices"
 	"strconv"
@@ -20,26 +21,20 @@ var Reader = source.Reader{Name: "metis", Title: "a graph file of METIS", Option
 	Find: findGraphs, Read: readGraph}
 
 // A text of numbers can be many things: the name must end as those of METIS do.
-func findGraphs(t *source.Tree) (found []string) {
-	for _, name := range t.Files() {
-		if !slices.Contains([]string{".graph", ".mgraph", ".metis"}, path.Ext(name)) {
-			continue
+func findGraphs(t *source.Tree) []string {
+	return t.Where(func(at source.Place) bool {
+		if !slices.Contains([]string{".graph", ".mgraph", ".metis"}, path.Ext(at.Name)) {
+			return false
 		}
-		head, err := t.At(name).Head()
-		if err != nil {
-			continue
-		}
+		head, err := at.Head()
 		for line := range bytes.Lines(head) {
-			if line[0] == '%' {
-				continue
+			if line[0] != '%' {
+				h, wrong := parseHeader(bytes.Fields(line))
+				return err == nil && wrong == nil && h.nodes > 0
 			}
-			if h, err := parseHeader(bytes.Fields(line)); err == nil && h.nodes > 0 {
-				found = append(found, name)
-			}
-			break
 		}
-	}
-	return found
+		return false
+	})
 }
 
 // header is the first line.
@@ -90,14 +85,11 @@ type file struct {
 }
 
 func readGraph(ctx context.Context, at source.Place, r *source.Request) (_ *source.Graph, err error) {
-	f, err := at.OpenText()
+	f, err := source.OpenCounted(at.OpenText, r.Budget.Ledger())
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if err := f.Count(r.Budget.Ledger()); err != nil {
-		return nil, err
-	}
 	g := source.Plain()
 	m := &file{listed: source.NewListing(r.Budget, 0), node: &source.Spool{Budget: r.Budget}}
 	g.Own(m.listed)
@@ -239,4 +231,85 @@ func (m *file) describe(g *source.Graph, path string) error {
 	}
 	g.Edges.Each, err = m.listed.Each()
 	return err
+}
+
+// words reads the numbers of a text line by line, however long a line is.
+type words struct {
+	r     *bufio.Reader
+	ended bool // the line
+	end   bool // the text
+}
+
+// next takes a byte. Behind the last one there is the end of a line.
+func (w *words) next() (byte, error) {
+	c, err := w.r.ReadByte()
+	if err == io.EOF {
+		w.end, c, err = true, '\n', nil
+	}
+	w.ended = c == '\n'
+	return c, err
+}
+
+// begin begins a line. It reports whether there is anything on it, and whether it is a comment, which it skips.
+func (w *words) begin() (fields, comment bool, err error) {
+	c, err := w.next()
+	if err != nil || w.end {
+		return false, false, err
+	}
+	if c == '%' {
+		for !w.ended && err == nil {
+			_, err = w.next()
+		}
+		return false, true, err
+	}
+	w.ended = false
+	return c != '\n', false, w.r.UnreadByte()
+}
+
+// number reads the next number of the line; ok is false at its end.
+func (w *words) number() (v int64, ok bool, err error) {
+	for !w.ended {
+		c, err := w.next()
+		switch {
+		case err != nil:
+			return 0, false, err
+		case c == ' ' || c == '\t' || c == '\r' || c == '\n':
+			if ok {
+				return v, true, nil
+			}
+		case c < '0' || c > '9' || v > 1<<58:
+			return 0, false, fmt.Errorf("%q in a number: whole numbers that are not negative are wanted", c)
+		default:
+			v, ok = 10*v+int64(c-'0'), true
+		}
+	}
+	return v, ok, nil
+}
+
+// rest returns the fields of the rest of the line.
+func (w *words) rest() ([][]byte, error) {
+	var text []byte
+	for !w.ended {
+		c, err := w.next()
+		if err != nil {
+			return nil, err
+		}
+		if text = append(text, c); len(text) > 1<<12 {
+			return nil, fmt.Errorf("the header is longer than %d bytes", 1<<12)
+		}
+	}
+	return bytes.Fields(text), nil
+}
+
+// cut returns a column of nodes that is a part of longer rows.
+func cut(c graph.Column, rows []byte, from, stride int64) source.Column {
+	width := c.RowBytes()
+	return source.Column{Column: c, Write: func(ctx context.Context, to io.Writer) error {
+		for at := from; at < int64(len(rows)); at += stride {
+			if _, err := to.Write(rows[at : at+width]); err != nil {
+				return err
+			}
+		}
+		return ctx.Err()
+	}}
 }

@@ -18,13 +18,11 @@ import (
 
 // Reader reads Matrix Market files.
 var Reader = source.Reader{Name: "mtx", Title: "a Matrix Market file", Options: []string{"tables"},
-	Find: findGraphs, Read: readGraph}
+	Find: func(t *source.Tree) []string {
+		return t.Beginning(func(head []byte) bool { return bytes.HasPrefix(head, []byte(banner)) })
+	}, Read: readGraph}
 
 const banner = "%%MatrixMarket"
-
-func findGraphs(t *source.Tree) []string {
-	return t.Beginning(func(head []byte) bool { return bytes.HasPrefix(head, []byte(banner)) })
-}
 
 // matrix is a file being read.
 type matrix struct {

@@ -83,32 +83,29 @@ func (c cells) add(n *source.NodeType, name string) {
 	}
 	for _, as := range []struct {
 		dtype unified.DType
-		parse func(s string) (float64, error)
-	}{{unified.Int64, func(s string) (float64, error) {
+		parse func(s string) (x float64, ok bool)
+	}{{unified.Int64, func(s string) (float64, bool) {
 		v, err := strconv.ParseInt(s, 10, 53)
-		return float64(v), err
-	}},
-		{unified.Uint8, func(s string) (float64, error) {
-			return float64(max(0, slices.Index([]string{"False", "True"}, s))), notBool(s)
-		}}, {unified.Float64, func(s string) (float64, error) { return strconv.ParseFloat(s, 64) }}} {
-		data := make([]byte, as.dtype.Size()*int64(len(c)))
-		if !slices.ContainsFunc(c, func(s string) bool { _, err := as.parse(s); return err != nil }) {
-			for i, s := range c {
-				x, _ := as.parse(s)
-				as.dtype.Put(data[int64(i)*as.dtype.Size():], x)
-			}
+		return float64(v), err == nil
+	}}, {unified.Uint8, func(s string) (float64, bool) {
+		i := slices.Index([]string{"False", "True"}, s)
+		return float64(i), i >= 0
+	}}, {unified.Float64, func(s string) (float64, bool) {
+		x, err := strconv.ParseFloat(s, 64)
+		return x, err == nil
+	}}} {
+		data, all := make([]byte, as.dtype.Size()*int64(len(c))), true
+		for i := 0; i < len(c) && all; i++ {
+			x, ok := as.parse(c[i])
+			as.dtype.Put(data[int64(i)*as.dtype.Size():], x)
+			all = ok
+		}
+		if all {
 			n.Columns = append(n.Columns, source.Bytes(graph.Column{Name: name, DType: as.dtype}, data))
 			return
 		}
 	}
 	n.Strings = append(n.Strings, source.List(name, c))
-}
-
-func notBool(s string) error {
-	if s != "True" && s != "False" {
-		return strconv.ErrSyntax
-	}
-	return nil
 }
 
 // textBytes is what a string takes besides its characters, about.
@@ -151,15 +148,12 @@ func (r *rows) add(x row) error {
 }
 
 func readTarget(ctx context.Context, at source.Place, l *pinned.Ledger) (*target, error) {
-	f, err := at.OpenText()
+	f, err := source.OpenCounted(at.OpenText, l)
 	if err != nil {
 		return nil, err
 	}
 	path := f.Path
 	defer f.Close()
-	if err := f.Count(l); err != nil {
-		return nil, err
-	}
 	paced := source.NewPaced(ctx, f)
 	r := csv.NewReader(paced)
 	r.ReuseRecord = true
@@ -265,15 +259,12 @@ func compareClasses(a, b string) int {
 
 // addFeatures reads the lists of features and adds them as dense rows, made as they are written.
 func addFeatures(ctx context.Context, g *source.Graph, at source.Place, b *pinned.Ledger) error {
-	f, err := at.OpenText()
+	f, err := source.OpenCounted(at.OpenText, b)
 	if err != nil {
 		return err
 	}
 	path, node := f.Path, g.Node()
 	defer f.Close()
-	if err := f.Count(b); err != nil {
-		return err
-	}
 	if err := b.Take(pinned.Sources, (8+4+1)*node.Count); err != nil {
 		return source.Error(path, "", -1, "", err)
 	}
@@ -332,7 +323,7 @@ func (l *lists) read(d *json.Decoder) error {
 		key, _ := t.(string)
 		v, err := strconv.ParseInt(key, 10, 64)
 		if err != nil || v < 0 || v >= int64(len(l.seen)) {
-			return fail(clip(key), fmt.Errorf("not a node number: there are %d nodes", len(l.seen)))
+			return fail(key[:min(len(key), 40)], fmt.Errorf("not a node number: there are %d nodes", len(l.seen)))
 		}
 		if l.seen[v] {
 			return fail(key, errors.New("the node has a list already"))
@@ -375,8 +366,6 @@ func (l *lists) readList(d *json.Decoder) error {
 	_, err := d.Token()
 	return err
 }
-
-func clip(s string) string { return s[:min(len(s), 40)] }
 
 // Reader reads MUSAE collections.
 var Reader = source.Reader{Name: "musae", Title: "a MUSAE collection: edges, ragged features and a target table",

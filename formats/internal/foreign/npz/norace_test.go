@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -50,8 +51,7 @@ func TestNothingIsExpandedThatCannotFit(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := save(t, pack(t, c.members...))
-			ledger := &pinned.Ledger{}
-			ledger.SetLimit(c.limit)
+			ledger := sourcetest.Limited(c.limit)
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			g, err := Read(context.Background(), source.Local(path), &source.Request{
@@ -65,9 +65,8 @@ func TestNothingIsExpandedThatCannotFit(t *testing.T) {
 					return
 				}
 			}
-			if err == nil || c.is != nil && !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("%v, want %v saying %q", err, c.is, c.says)
-			}
+			expect.That(t, err != nil && (c.is == nil || errors.Is(err, c.is)) && strings.Contains(err.Error(),
+				c.says), "%v, want %v saying %q", err, c.is, c.says)
 		})
 	}
 }

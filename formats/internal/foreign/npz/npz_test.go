@@ -18,7 +18,6 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
 	"github.com/khop-gnn/khop/internal/expect"
-	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -366,8 +365,7 @@ func TestMasksTakeTheMemoryOfTheirNodes(t *testing.T) {
 	for _, v := range []int{2 * 4, 2*9 + 1} {
 		across.data[v] = 1
 	}
-	ledger := &pinned.Ledger{}
-	ledger.SetLimit(10 << 20)
+	ledger := sourcetest.Limited(10 << 20)
 	g := expect.Must(Read(context.Background(), source.Local(save(t, pack(t, numpy("edges", "(1, 2)", int8(0), 0),
 		zeros("node_labels", "|i1", fmt.Sprintf("(%d,)", n), n), mask, across))), &source.Request{
 		Budget: &source.Budget{Memory: ledger}}))(t)
@@ -389,4 +387,32 @@ func TestAnArchiveTakesTheNumberOfNodesFromElsewhere(t *testing.T) {
 	defer g.Close()
 	n := g.Node().Count
 	expect.That(t, n == 9, "%d nodes, not 9", n)
+}
+
+// TestWhatComesOfAnyNumPyArchive: see sourcetest.Outcomes.
+func TestWhatComesOfAnyNumPyArchive(t *testing.T) {
+	packed := func(name string, members []member) sourcetest.Case {
+		path := save(t, pack(t, members...))
+		return sourcetest.Case{Name: name, Reader: Reader, At: "g.npz", Files: sourcetest.Members(t, path),
+			Pack: sourcetest.Zipped(t, "g.npz"), Requests: []source.Request{{}, {Nodes: 3}, {Nodes: 7}, {Nodes: 2}}}
+	}
+	long := make([]int64, 24_000)
+	for i := range long {
+		long[i] = int64(i) * 7 % 991
+	}
+	at := make([]int32, 992)
+	for i := range at {
+		at[i] = int32(3 * i)
+	}
+	small := packed("an archive", dense())
+	small.Files, small.Pack = small.Pack(small.Files), nil
+	sourcetest.Outcomes(t, packed("sparse", sparse()), packed("dense", dense()), small,
+		packed("weighted", with(sparse(), numpy("adj_matrix.data", "", float64(1), 2.5, -3))).Whole(),
+		packed("large and dense", with(dense(), numpy("edges", "(12000, 2)", long...),
+			numpy("node_features", "(991, 1)", make([]float32, 991)...),
+			numpy("node_labels", "", make([]int64, 991)...), numpy("train_masks", "(991,)", make([]uint8, 991)...),
+			numpy("val_masks", "(991,)", make([]uint8, 991)...))).Whole(),
+		packed("large and sparse", []member{numpy("data", "", make([]float32, 2973)...),
+			numpy("indices", "", at[:991]...), numpy("indptr", "", at...), numpy("shape", "", int64(991), 991)},
+		).Whole())
 }

@@ -78,7 +78,7 @@ func TestDatasetsOfSeveralTypesAndInArchivesAreRead(t *testing.T) {
 		expect.OK(t, err)
 		got := sourcetest.Spell(t, g)
 		expect.That(t, got == c.want, "got\n%s\nwant\n%s", got, c.want)
-		expect.That(t, len(g.Notes) <= 0, "notes %q", g.Notes)
+		expect.That(t, len(g.Notes) == 0, "notes %q", g.Notes)
 		expect.OK(t, g.Close())
 	}
 }

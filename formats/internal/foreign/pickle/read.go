@@ -269,7 +269,7 @@ func (m *machine) memoize(at uint64) error {
 	return err
 }
 
-// keyed does something with what is kept by a number: one of so many bytes, or a line where width is 0.
+// keyed does something with what is kept by a number: one of width bytes, or a line where width is 0.
 func keyed(width int, do func(m *machine, at uint64) error) func(*machine) error {
 	return func(m *machine) error {
 		at, err := m.number(width)

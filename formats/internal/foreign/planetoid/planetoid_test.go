@@ -30,8 +30,7 @@ func TestHolesDuplicatesAndLoopsComeOutRight(t *testing.T) {
 	at := sourcetest.Folder(t, "x", files(t))
 	found := Reader.Find(at.Tree)
 	expect.Ensure(t, len(found) == 1 && found[0] == "ind.tiny.graph", "found %v", found)
-	ledger := &pinned.Ledger{}
-	ledger.SetLimit(1 << 20)
+	ledger := sourcetest.Limited(1 << 20)
 	g := expect.Must(Reader.Read(context.Background(), at.In("ind.tiny.graph"), &source.Request{
 		Budget: &source.Budget{Memory: ledger, Dir: t.TempDir()}}))(t)
 	const want = "7 node, 2 classes\n" +
@@ -41,10 +40,9 @@ func TestHolesDuplicatesAndLoopsComeOutRight(t *testing.T) {
 		"train 0 of node: [0 1]\nval 0 of node: [2 3]\ntest 0 of node: [4 6]\n"
 	got := sourcetest.Spell(t, g)
 	expect.That(t, got == want, "got\n%s\nwant\n%s", got, want)
-	if notes := source.Text(g.Notes); !strings.Contains(notes, "1 node has no features") ||
-		!strings.Contains(notes, "2 are there twice and 1 are the node itself") {
-		t.Errorf("notes: %s", notes)
-	}
+	notes := source.Text(g.Notes)
+	expect.That(t, strings.Contains(notes, "1 node has no features") && strings.Contains(notes,
+		"2 are there twice and 1 are the node itself"), "notes: %s", notes)
 	expect.OK(t, g.Close())
 	n := ledger.Used(pinned.Sources)
 	expect.That(t, n <= 100, "%d bytes are still counted", n)
@@ -86,3 +84,10 @@ func FuzzRead(f *testing.F) {
 		sourcetest.SurvivesAt(t, Reader, t.TempDir(), part, sourcetest.Folder(t, "x", all).In("ind.tiny.graph"))
 	})
 }
+
+// TestWhatComesOfAnyFilesOfPlanetoid: see sourcetest.Outcomes.
+func TestWhatComesOfAnyFilesOfPlanetoid(t *testing.T) {
+	sourcetest.Outcomes(t, sourcetest.Case{Name: "tiny", Reader: Reader, At: "ind.tiny.graph", Files: files(t)})
+}
+
+var _ source.Reader = Reader

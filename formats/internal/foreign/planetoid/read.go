@@ -27,17 +27,12 @@ var Reader = source.Reader{Name: "planetoid",
 
 var parts = []string{"x", "y", "tx", "ty", "allx", "ally", "test.index"}
 
-func findGraphs(t *source.Tree) (found []string) {
-	for _, name := range t.Files() {
-		stem, ok := strings.CutSuffix(name, ".graph")
-		if !ok || !strings.HasPrefix(path.Base(name), "ind.") {
-			continue
-		}
-		if !slices.ContainsFunc(parts, func(p string) bool { return !t.Has(stem + "." + p) }) {
-			found = append(found, name)
-		}
-	}
-	return found
+func findGraphs(t *source.Tree) []string {
+	return t.Where(func(at source.Place) bool {
+		stem, ok := strings.CutSuffix(at.Name, ".graph")
+		return ok && strings.HasPrefix(path.Base(at.Name), "ind.") &&
+			!slices.ContainsFunc(parts, func(p string) bool { return !t.Has(stem + "." + p) })
+	})
 }
 
 // valid is how many nodes behind those of training are for validation, by convention.

@@ -17,17 +17,11 @@ import (
 var Reader = source.Reader{Name: "relbench", Title: "a database in RelBench's folder form: manifest.yaml and tables",
 	Options: []string{"ids", "upto", "task", "null"}, Find: find, Read: read}
 
-func find(t *source.Tree) (found []string) {
-	for _, name := range t.Files() {
-		ext := path.Ext(name)
-		if path.Base(name) != manifestName && !(t.Single() && (ext == ".yaml" || ext == ".yml")) {
-			continue
-		}
-		if isDatabase(t.At(name)) {
-			found = append(found, name)
-		}
-	}
-	return found
+func find(t *source.Tree) []string {
+	return t.Where(func(at source.Place) bool {
+		ext := path.Ext(at.Name)
+		return (path.Base(at.Name) == manifestName || t.Single() && (ext == ".yaml" || ext == ".yml")) && isDatabase(at)
+	})
 }
 
 // isDatabase reports whether a text is meant as the manifest of a database: tables of which one has a key.

@@ -56,10 +56,8 @@ func (m *More) Read(ctx context.Context, r *source.Request) (_ *source.Graph, er
 		}
 	}
 	x.readAsKeys()
-	for _, step := range []func(context.Context) error{x.openEdges, x.countEdges, x.describeEdges} {
-		if err := step(ctx); err != nil {
-			return nil, err
-		}
+	if err := source.Steps(ctx, x.openEdges, x.countEdges, x.describeEdges); err != nil {
+		return nil, err
 	}
 	for t, n := range x.nodes {
 		x.g.Nodes[t].Count = n.count

@@ -143,10 +143,8 @@ func (x *graphOf) readNodesAlone(ctx context.Context) error {
 	if err := x.readNodes(ctx); err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context) error{x.openEdges, x.describeEdges} {
-		if err := step(ctx); err != nil {
-			return err
-		}
+	if err := source.Steps(ctx, x.openEdges, x.describeEdges); err != nil {
+		return err
 	}
 	for i, n := range x.nodes {
 		if err := x.describeNodes(ctx, i); err != nil {

@@ -50,8 +50,7 @@ func mapping(t testing.TB, dir, text string) source.Place {
 // read reads a graph and spells it.
 func read(t testing.TB, at source.Place) (string, *source.Graph) {
 	t.Helper()
-	ledger := &pinned.Ledger{}
-	ledger.SetLimit(64 << 20)
+	ledger := sourcetest.Limited(64 << 20)
 	g := expect.Must(Reader.Read(context.Background(), at, &source.Request{Budget: &source.Budget{Memory: ledger,
 		Dir: t.TempDir()}}))(t)
 	text := sourcetest.Spell(t, g)
@@ -137,10 +136,9 @@ func TestTheSameTablesAreTheSameGraph(t *testing.T) {
 			want = got
 		}
 		expect.That(t, got == want, "%s:\n%s\nwant\n%s", ext, got, want)
-		if notes := source.Text(g.Notes); !strings.Contains(notes, `edges "writes" have no column "time": it `+
-			"is -2^63") {
-			t.Errorf("notes: %s", notes)
-		}
+		notes := source.Text(g.Notes)
+		expect.That(t, strings.Contains(notes, `edges "writes" have no column "time": it is -2^63`), "notes: %s",
+			notes)
 	}
 	for _, says := range []string{"50 paper, 3 classes\n", "20 author\n", "feature float32[4]",
 		"score float64[]: [0,0.25", "0.75,NaN,1.25", `id: ["P/0" "P/7" "P/14"`, "On “graphs”, part 49",
@@ -255,8 +253,7 @@ func TestDamagedTablesAreErrors(t *testing.T) {
 func look(t testing.TB, dir, name string, b []byte) {
 	t.Helper()
 	expect.OK(t, os.WriteFile(filepath.Join(dir, name), b, 0o600))
-	ledger := &pinned.Ledger{}
-	ledger.SetLimit(32 << 20)
+	ledger := sourcetest.Limited(32 << 20)
 	r := &source.Request{Budget: &source.Budget{Memory: ledger, Dir: dir}}
 	m := &Mapping{Nodes: Nodes{{Type: "p", Files: Words{name}}}, Edges: Edges{{Relation: "e", Files: Words{name}}}}
 	for _, key := range []string{"main_author", "dst", "cited"} {
@@ -297,10 +294,8 @@ func TestATableStopsAndKeepsItsLimit(t *testing.T) {
 		limited := &source.Request{Budget: &source.Budget{Memory: ledger}}
 		x.parts[0] = expect.Must(openPart(context.Background(), x.at[0], Format{}, limited))(t)
 		ledger.SetLimit(100)
-		if err := x.scan(context.Background(), []int{0}, func(*columnar.Batch) error { return nil }); !errors.Is(err,
-			pinned.ErrLimit) {
-			t.Errorf("%s: %v in 100 bytes", name, err)
-		}
+		err = x.scan(context.Background(), []int{0}, func(*columnar.Batch) error { return nil })
+		expect.That(t, errors.Is(err, pinned.ErrLimit), "%s: %v in 100 bytes", name, err)
 	}
 }
 

@@ -16,24 +16,19 @@ import (
 var Reader = source.Reader{Name: "pyg", Title: "a Data, HeteroData or InMemoryDataset of PyTorch Geometric (.pt)",
 	Options: []string{"tables"}, ByName: true, Find: findGraphs, Read: readGraph}
 
-func findGraphs(t *source.Tree) (found []string) {
-	for _, name := range t.Files() {
-		if head, err := t.At(name).Head(); err != nil || !Looks(head) {
-			continue
+func findGraphs(t *source.Tree) []string {
+	return t.Where(func(at source.Place) bool {
+		if head, err := at.Head(); err != nil || !Looks(head) {
+			return false
 		}
-		f, err := Open(t.At(name), nil)
+		f, err := Open(at, nil)
 		if err != nil {
-			if errors.Is(err, pickle.ErrForbidden) && t.Single() {
-				found = append(found, name) // so that it is reported
-			}
-			continue
+			return errors.Is(err, pickle.ErrForbidden) && t.Single() // so that it is reported
 		}
-		if _, ok := f.stores(); ok {
-			found = append(found, name)
-		}
-		_ = f.Close()
-	}
-	return found
+		defer f.Close()
+		_, ok := f.stores()
+		return ok
+	})
 }
 
 // store is a part of a graph: the attributes of a node type, of an edge type, or of a plain graph.

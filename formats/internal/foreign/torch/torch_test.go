@@ -14,7 +14,6 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
 	"github.com/khop-gnn/khop/internal/expect"
-	"github.com/khop-gnn/khop/pinned"
 )
 
 // TestGraphsAreWhatPyTorchGeometricReads: testdata/make.py wrote the graphs and what the library reads of them.
@@ -28,8 +27,7 @@ func TestGraphsAreWhatPyTorchGeometricReads(t *testing.T) {
 		found := Reader.Find(tree)
 		expect.That(t, len(found) == 1, "%s: found %v", name, found)
 		want := expect.Must(os.ReadFile(strings.TrimSuffix(name, ".pt") + ".txt"))(t)
-		ledger := &pinned.Ledger{}
-		ledger.SetLimit(1 << 20)
+		ledger := sourcetest.Limited(1 << 20)
 		g, err := Reader.Read(context.Background(), tree.At(filepath.Base(name)), &source.Request{
 			Budget: &source.Budget{Memory: ledger, Dir: t.TempDir()}})
 		if err != nil {
@@ -37,9 +35,8 @@ func TestGraphsAreWhatPyTorchGeometricReads(t *testing.T) {
 		}
 		got := sourcetest.Spell(t, g)
 		expect.That(t, got == string(want), "%s:\n%s\nwant\n%s", name, got, want)
-		if strings.Contains(name, "data.pt") && !strings.Contains(source.Text(g.Notes), "num_things") {
-			t.Errorf("%s: notes %q", name, g.Notes)
-		}
+		expect.That(t, !strings.Contains(name, "data.pt") || strings.Contains(source.Text(g.Notes), "num_things"),
+			"%s: notes %q", name, g.Notes)
 		expect.OK(t, g.Close())
 	}
 }
@@ -99,3 +96,28 @@ func TestANegativeNumberOfNodesIsNoted(t *testing.T) {
 	expect.That(t, strings.Contains(notes, "num_nodes is -5, which is no number of nodes"), "notes: %s", notes)
 	expect.OK(t, g.Close())
 }
+
+// TestWhatComesOfAnyGraphOfPyTorchGeometric: see sourcetest.Outcomes.
+func TestWhatComesOfAnyGraphOfPyTorchGeometric(t *testing.T) {
+	var cases []sourcetest.Case
+	for _, name := range []string{"collated", "data", "hetero", "hetero-processed", "processed"} {
+		c := sourcetest.Case{Name: name, Reader: Reader, At: "g.pt", Pack: sourcetest.Zipped(t, "g.pt"),
+			Files: sourcetest.Members(t, "testdata/"+name+".pt")}
+		for member := range c.Files {
+			if last := member[len(member)-8:]; last != "data.pkl" && last != "yteorder" &&
+				member[len(member)-1] != '0' {
+				c.Keep = append(c.Keep, member)
+			}
+		}
+		cases = append(cases, c)
+	}
+	old := expect.Must(os.ReadFile("testdata/old.pt"))(t)
+	big := bytes.Replace(old, []byte("little_endianq\x02\x88"), []byte("little_endianq\x02\x89"), 1)
+	expect.Ensure(t, !bytes.Equal(big, old), "the file does not say that it is little-endian")
+	cases = append(cases, sourcetest.Case{Name: "old and big-endian", Reader: Reader, At: "old.pt",
+		Files: map[string]string{"old.pt": string(big)}}.Whole())
+	sourcetest.Outcomes(t, append(cases, sourcetest.Case{Name: "old", Reader: Reader, At: "old.pt",
+		Files: map[string]string{"old.pt": string(old)}})...)
+}
+
+var _ source.Reader = Reader

@@ -97,9 +97,7 @@ func (d *disk) lay(files map[string]string) {
 	}
 	for name := range d.laid {
 		if _, ok := files[name]; !ok {
-			if err := os.Remove(filepath.Join(d.dir, name)); err != nil {
-				d.t.Fatal(err)
-			}
+			expect.OK(d.t, os.Remove(filepath.Join(d.dir, name)))
 		}
 	}
 	for name, text := range files {
@@ -107,9 +105,7 @@ func (d *disk) lay(files map[string]string) {
 			continue
 		}
 		path := filepath.Join(d.dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), rewrite(path, text)); err != nil {
-			d.t.Fatal(err)
-		}
+		expect.OK(d.t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), rewrite(path, text)))
 	}
 	d.laid = maps.Clone(files)
 }
@@ -139,9 +135,8 @@ func held(dir string) (n int) {
 // closed fails the test where more files are held than before.
 func (d *disk) closed(what string, before int) {
 	d.t.Helper()
-	if n := held(d.dir) - before; n > 0 {
-		d.t.Errorf("%s, %s: %d files are still open or mapped", d.c.Name, what, n)
-	}
+	n := held(d.dir) - before
+	expect.That(d.t, n <= 0, "%s, %s: %d files are still open or mapped", d.c.Name, what, n)
 }
 
 // seen is what a reading comes to.
@@ -158,8 +153,7 @@ type seen struct {
 
 // read reads what lies there.
 func (d *disk) read(ctx context.Context, r source.Request, limit int64, use func(*source.Graph)) (s seen) {
-	ledger := &pinned.Ledger{}
-	ledger.SetLimit(limit)
+	ledger := Limited(limit)
 	r.Budget = &source.Budget{Memory: ledger, Dir: d.temp, Disk: 64 << 20}
 	if r.Skips != nil {
 		skips := *r.Skips
@@ -183,10 +177,8 @@ func (d *disk) read(ctx context.Context, r source.Request, limit int64, use func
 		if s.err != nil {
 			s.text = s.err.Error()
 			within, of := (*formats.Error)(nil), (*fs.PathError)(nil)
-			if !errors.As(s.err, &within) && !errors.As(s.err, &of) && ctx.Err() == nil &&
-				!errors.Is(s.err, source.ErrOptions) && !errors.Is(s.err, pinned.ErrLimit) {
-				d.t.Errorf("an error without a file: %v", s.err)
-			}
+			expect.That(d.t, errors.As(s.err, &within) || errors.As(s.err, &of) || ctx.Err() != nil || errors.Is(s.err,
+				source.ErrOptions) || errors.Is(s.err, pinned.ErrLimit), "an error without a file: %v", s.err)
 		}
 		s.text = strings.ReplaceAll(s.text, d.dir, "in")
 	}()
@@ -211,6 +203,13 @@ func (d *disk) read(ctx context.Context, r source.Request, limit int64, use func
 		use(g)
 	}
 	return s
+}
+
+// Limited returns a ledger with a limit.
+func Limited(limit int64) *pinned.Ledger {
+	l := &pinned.Ledger{}
+	l.SetLimit(limit)
+	return l
 }
 
 // describe spells a graph and its facts.

@@ -22,14 +22,10 @@ func Folder[B ~string | ~[]byte](t testing.TB, name string, files map[string]B) 
 	for name, text := range files {
 		path := filepath.Join(dir, name)
 		err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600))
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 	}
 	tree, err := source.OpenTree(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return tree.At(".")
 }
 
@@ -37,9 +33,7 @@ func Folder[B ~string | ~[]byte](t testing.TB, name string, files map[string]B) 
 func File(t testing.TB, name, text string) source.Place {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	return source.Local(path)
 }
 
@@ -52,27 +46,20 @@ func Reads(t testing.TB, r source.Reader, at source.Place, req source.Request, w
 	if g.Edges.Undirected {
 		got += "; undirected"
 	}
-	if got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
+	expect.That(t, got == want, "got %s\nwant %s", got, want)
 	all := source.Text(g.Notes)
 	for _, note := range notes {
-		if !strings.Contains(all, note) {
-			t.Errorf("notes %q do not speak of %q", g.Notes, note)
-		}
+		expect.That(t, strings.Contains(all, note), "notes %q do not speak of %q", g.Notes, note)
 	}
-	if err := g.Close(); err != nil {
-		t.Error(err)
-	}
+	err := g.Close()
+	expect.That(t, err == nil, "%v", err)
 }
 
 // Refuses fails the test unless the reader refuses a source with an error that says something. what names the source.
 func Refuses(t testing.TB, r source.Reader, at source.Place, what, says string) {
 	t.Helper()
 	g, err := r.Read(context.Background(), at, &source.Request{})
-	if err == nil || !strings.Contains(err.Error(), says) {
-		t.Errorf("%q: %v, %v; want %q", what, g, err, says)
-	}
+	expect.That(t, err != nil && strings.Contains(err.Error(), says), "%q: %v, %v; want %q", what, g, err, says)
 }
 
 // ReadsEach fails the test unless the reader reads each text, in a file of the name, as it is spelled.
@@ -97,9 +84,7 @@ func RefusesEach(t testing.TB, r source.Reader, name string, says map[string]str
 func Survives(t testing.TB, r source.Reader, dir, name string, b []byte) {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(path, b, 0o600))
 	SurvivesAt(t, r, dir, name, source.Local(path))
 }
 
@@ -145,9 +130,7 @@ func survives(t testing.TB, r source.Reader, dir, name string, at source.Place, 
 		}
 	}
 	var within *formats.Error
-	if err != nil && !errors.As(err, &within) {
-		t.Fatalf("%s: %v", name, err)
-	}
+	expect.Ensure(t, err == nil || errors.As(err, &within), "%s: %v", name, err)
 }
 
 // edgesAreWhole goes over all edges, which must have the stated number, and their columns. If sound, they are between
@@ -172,9 +155,7 @@ func edgesAreWhole(t testing.TB, name string, g *source.Graph, sound bool) error
 		n += int64(len(b.Src))
 		return nil
 	})
-	if err == nil && n != g.Edges.Count {
-		t.Fatalf("%s: %d edges, not %d", name, n, g.Edges.Count)
-	}
+	expect.Ensure(t, err != nil || n == g.Edges.Count, "%s: %d edges, not %d", name, n, g.Edges.Count)
 	return err
 }
 
@@ -188,9 +169,8 @@ func columnsAreWhole(t testing.TB, name string, g *source.Graph) (all error) {
 			}
 			count := &full{room: n.Count * c.RowBytes(), err: errors.New("a column has more bytes than it says")}
 			err := c.Write(context.Background(), count)
-			if errors.Is(err, count.err) || err == nil && count.room != 0 {
-				t.Fatalf("%s: column %s of %d nodes: %v, %d bytes are missing", name, c.Name, n.Count, err, count.room)
-			}
+			expect.Ensure(t, !errors.Is(err, count.err) && (err != nil || count.room == 0),
+				"%s: column %s of %d nodes: %v, %d bytes are missing", name, c.Name, n.Count, err, count.room)
 			all = errors.Join(all, err)
 		}
 	}

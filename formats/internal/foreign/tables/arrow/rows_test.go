@@ -18,6 +18,7 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/foreign/tables/columnar"
 	"github.com/khop-gnn/khop/formats/internal/source"
+	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -129,8 +130,7 @@ func TestBatchesOfAnySizeAreReadByRows(t *testing.T) {
 	for _, name := range []string{"e.arrow", "e.arrows"} {
 		path := filepath.Join(t.TempDir(), name)
 		writeArrow(t, path, records)
-		ledger := &pinned.Ledger{}
-		ledger.SetLimit(1 << 20)
+		ledger := sourcetest.Limited(1 << 20)
 		f := expect.Must(opened(path, ledger))(t)
 		got := spellColumns(t, f, want)
 		used := ledger.Used(pinned.Sources)
@@ -144,8 +144,7 @@ func TestBatchesOfAnySizeAreReadByRows(t *testing.T) {
 func TestACompressedBatchThatIsTooLargeIsRefusedWithWhatItNeeds(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "e.arrow")
 	writeArrow(t, path, []arrow.Record{drawnRecord(rand.New(rand.NewPCG(13, 3)), 40_000)}, ipc.WithZstd())
-	ledger := &pinned.Ledger{}
-	ledger.SetLimit(1 << 20)
+	ledger := sourcetest.Limited(1 << 20)
 	_, err := opened(path, ledger)
 	var said *formats.Error
 	expect.That(t, errors.Is(err, pinned.ErrLimit) && errors.As(err, &said) && said.Path == path && said.Remedy != "",

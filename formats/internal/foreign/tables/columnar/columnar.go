@@ -1,3 +1,5 @@
+// Package columnar has what files of tables are read as, whatever their format: fields, which describe columns, and
+// batches of rows, a vector for each column. Package tables makes graphs of them.
 package columnar
 
 import (
@@ -6,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/khop-gnn/khop/formats/internal/source"
@@ -148,14 +151,7 @@ type Vector struct {
 const TextLists = "lists of text"
 
 // FirstNull returns the first row without a value; -1: there is none.
-func (v *Vector) FirstNull() int {
-	for i, ok := range v.Valid {
-		if !ok {
-			return i
-		}
-	}
-	return -1
-}
+func (v *Vector) FirstNull() int { return slices.Index(v.Valid, false) }
 
 // Elements returns what is in the rows of ragged lists, a row each, and their field.
 func (v *Vector) Elements(f *Field) (*Vector, *Field) {
@@ -276,3 +272,37 @@ func Ints(f *Field, data []byte, to []int64) ([]int64, error) {
 	}
 	return to, nil
 }
+
+// RowError is an error at a row of a batch.
+type RowError struct {
+	Row int
+	Err error
+}
+
+// AtRow returns the error of a row of a batch.
+func AtRow(row int, err error) error { return &RowError{row, err} }
+
+// Error returns what is wrong there.
+func (e *RowError) Error() string { return e.Err.Error() }
+
+// Unwrap returns what is wrong there.
+func (e *RowError) Unwrap() error { return e.Err }
+
+// ColumnError is an error within a column, at a row.
+type ColumnError struct {
+	Column string
+	Row    int64
+	Err    error
+}
+
+// InColumn returns the error of a row of a column; row -1: of the column.
+func InColumn(column string, row int64, err error) error { return &ColumnError{column, row, err} }
+
+// Error returns what is wrong, and where.
+func (e *ColumnError) Error() string { return fmt.Sprintf("%s: row %d: %v", e.Column, e.Row, e.Err) }
+
+// Unwrap returns what is wrong there.
+func (e *ColumnError) Unwrap() error { return e.Err }
+
+// ErrListGap is the error of a list of whole numbers of which one is missing.
+var ErrListGap = errors.New("a number within a list is missing")

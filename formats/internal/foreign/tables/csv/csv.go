@@ -1,3 +1,4 @@
+// Package csv reads tables in CSV. What a column holds is found out from all of its cells.
 package csv
 
 import (
@@ -55,14 +56,11 @@ type guessed struct {
 
 // each calls take for each row. cells are valid until the next.
 func (f *File) each(ctx context.Context, take func(line int64, cells []string) error) error {
-	in, err := f.at.OpenText()
+	in, err := source.OpenCounted(f.at.OpenText, f.budget.Ledger())
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	if err := in.Count(f.budget.Ledger()); err != nil {
-		return err
-	}
 	paced := source.NewPaced(ctx, in)
 	r := csv.NewReader(paced)
 	r.ReuseRecord, r.LazyQuotes, r.FieldsPerRecord = true, true, -1

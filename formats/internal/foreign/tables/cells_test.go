@@ -3,9 +3,12 @@ package tables
 import (
 	"context"
 	"errors"
+	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/columnar"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/source/sourcetest"
 	"github.com/khop-gnn/khop/internal/expect"
@@ -86,5 +89,60 @@ func TestColumnsThatCannotKeepTheirNameOrValuesAreNamed(t *testing.T) {
 	for _, want := range []string{`n.csv: the column "numerical" is stored as "numerical_"`,
 		`"big": 1 whole number that float32 does not hold, and rounds`} {
 		expect.That(t, strings.Contains(said, want), "%s is not in\n%s", want, said)
+	}
+}
+
+// What a manifest says of elements: the deviation of all rows (not of a sample), quartiles between values as NumPy's,
+// and categories with the most frequent first, of equal ones that which appears first.
+func TestElementsAreDescribedByWhatTheyHold(t *testing.T) {
+	numbers := &meant{f: &columnar.Field{Name: "price"}, kind: numerical, missing: 2}
+	for _, x := range []float64{8, 1, 4, 2} {
+		numbers.moments.add(x)
+		numbers.values = append(numbers.values, x)
+	}
+	kinds := &meant{f: &columnar.Field{Name: "kind"}, kind: categorical, counts: []int64{2, 5, 1, 5}}
+	kinds.number()
+	expect.Same(t, string(describe([]*meant{numbers, kinds})),
+		`[{"name":"price","kind":"numerical","missing":2,"mean":3.75,"std":2.680951323690902,`+
+			`"quantiles":[1,1.75,3,5,8]},{"name":"kind","kind":"categorical","missing":0,"counts":[5,5,2,1]}]`)
+	expect.Same(t, kinds.codes, []int32{2, 0, 3, 1})
+}
+
+// TestEachEncodingOfPagesHoldsTheSame compares a table in all encodings, which pyarrow wrote, with itself in Arrow.
+func TestEachEncodingOfPagesHoldsTheSame(t *testing.T) {
+	read := func(name string) (says []string) {
+		at := source.Local(filepath.Join("testdata", name))
+		p := expect.Must(openPart(context.Background(), at, Format{}, &source.Request{}))(t)
+		for i, f := range p.Fields() {
+			if f.Name == "ragged" {
+				p.Fields()[i].Ragged = true
+			}
+			text := f.Name
+			expect.OK(t, p.Scan(context.Background(), []int{i}, func(b *columnar.Batch) error {
+				for v, k := &b.Columns[0], 0; k < b.Rows; k++ {
+					lo, hi := int64(k)*f.Width, int64(k+1)*f.Width
+					if v.Offsets != nil {
+						lo, hi = v.Offsets[k], v.Offsets[k+1]
+					}
+					switch {
+					case v.Null(k):
+						text += " -"
+					case f.Text:
+						text += fmt.Sprintf(" %q", v.Texts[k])
+					default:
+						text += fmt.Sprintf(" %x", v.Data[lo*f.DType.Size():hi*f.DType.Size()])
+					}
+				}
+				return nil
+			}))
+			says = append(says, text)
+		}
+		return says
+	}
+	want := read("all.arrow")
+	for _, name := range []string{"all.1.parquet", "all.2.parquet", "all.lz4.arrow", "all.arrows"} {
+		for i, got := range read(name) {
+			expect.That(t, got == want[i], "%s: %s\nwant %s", name, got, want[i])
+		}
 	}
 }

@@ -3,6 +3,7 @@ package parquet
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -14,6 +15,7 @@ import (
 	"github.com/apache/arrow/go/v15/parquet"
 	"github.com/apache/arrow/go/v15/parquet/file"
 	"github.com/apache/arrow/go/v15/parquet/schema"
+	"github.com/pierrec/lz4/v4"
 
 	"github.com/khop-gnn/khop/formats/internal/foreign/tables/columnar"
 	"github.com/khop-gnn/khop/formats/internal/source"
@@ -234,4 +236,28 @@ func TestDifferencesAreChecked(t *testing.T) {
 	wide[6] = 65
 	_, err = read(wide)
 	expect.That(t, err != nil, "numbers of 65 bits")
+}
+
+// Pages of LZ4 are blocks; old writers have sizes before each block, or call a block alone by the same name.
+func TestBlocksOfLZ4AreReadWithTheirSizesOrWithout(t *testing.T) {
+	want := bytes.Repeat([]byte("khop and khop, "), 40)
+	block := func(b []byte) []byte {
+		to := make([]byte, lz4.CompressBlockBound(len(b)))
+		return to[:expect.Must(lz4.CompressBlock(b, to, nil))(t)]
+	}
+	var framed []byte
+	for _, b := range [][]byte{want[:99], want[99:]} {
+		framed = binary.BigEndian.AppendUint32(framed, uint32(len(b)))
+		framed = append(binary.BigEndian.AppendUint32(framed, uint32(len(block(b)))), block(b)...)
+	}
+	for name, src := range map[string][]byte{"framed": framed, "alone": block(want)} {
+		got := make([]byte, len(want))
+		err := expandHadoop(got, src)
+		expect.That(t, err == nil && bytes.Equal(got, want), "%s: %v, %q", name, err, got)
+		for cut := range src {
+			expect.That(t, expandHadoop(got, src[:cut]) != nil, "%s: %d of %d bytes are enough", name, cut, len(src))
+		}
+		expect.That(t, expandHadoop(got[1:], src) != nil && expandHadoop(make([]byte, len(want)+1), src) != nil,
+			"%s: it has another size than it states", name)
+	}
 }

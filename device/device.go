@@ -202,16 +202,22 @@ func (d *Device) do(op string, call func() result) error {
 	return d.primary.do(op, call)
 }
 
-// made returns v, with the handle that a call yields kept in h.
-func made[T any](d *Device, v *T, h *atomic.Uintptr, op string, call func() (handle, result)) (*T, error) {
-	err := d.do(op, func() result {
-		got, code := call()
-		h.Store(uintptr(got))
+// ask is do for a call that yields something.
+func ask[T any](d *Device, op string, call func() (T, result)) (v T, err error) {
+	err = d.do(op, func() (code result) {
+		v, code = call()
 		return code
 	})
+	return v, err
+}
+
+// made returns v, with the handle that a call yields kept in h.
+func made[T any](d *Device, v *T, h *atomic.Uintptr, op string, call func() (handle, result)) (*T, error) {
+	got, err := ask(d, op, call)
 	if err != nil {
 		return nil, err
 	}
+	h.Store(uintptr(got))
 	return v, nil
 }
 

@@ -42,19 +42,14 @@ func (d *Device) Alloc(n int64) (*Memory, error) {
 	if n < 0 {
 		return nil, failure(op, codeInvalidValue)
 	}
-	return m.open(d, op, func() (Address, result) { return drv.alloc(n) })
+	return m.opened(ask(d, op, func() (Address, result) { return drv.alloc(n) }))
 }
 
-// open keeps the address that a call yields.
-func (m *Memory) open(d *Device, op string, call func() (Address, result)) (*Memory, error) {
-	err := d.do(op, func() result {
-		at, code := call()
-		m.at.Store(uint64(at))
-		return code
-	})
+func (m *Memory) opened(at Address, err error) (*Memory, error) {
 	if err != nil {
 		return nil, err
 	}
+	m.at.Store(uint64(at))
 	return m, nil
 }
 
@@ -68,11 +63,7 @@ func (d *Device) HostAlloc(n int64) ([]byte, error) {
 	if n < 0 {
 		return nil, failure(op, codeInvalidValue)
 	}
-	var at uintptr
-	err := d.do(op, func() (code result) {
-		at, code = drv.hostAlloc(n)
-		return code
-	})
+	at, err := ask(d, op, func() (uintptr, result) { return drv.hostAlloc(n) })
 	if err != nil {
 		return nil, err
 	}
@@ -89,15 +80,13 @@ func (d *Device) HostFree(b []byte) error {
 
 // HostAddress returns where the device finds host memory that HostAlloc or Register made addressable. b may begin
 // anywhere in such memory. An empty b gives 0.
-func (d *Device) HostAddress(b []byte) (a Address, err error) {
+func (d *Device) HostAddress(b []byte) (Address, error) {
 	if len(b) == 0 {
 		return 0, nil
 	}
-	err = d.do("find the device address of host memory", func() (code result) {
-		a, code = drv.hostAddress(start0(b))
-		return code
+	return ask(d, "find the device address of host memory", func() (Address, result) {
+		return drv.hostAddress(start0(b))
 	})
-	return a, err
 }
 
 // start0 returns where a slice begins, as a number.
@@ -116,12 +105,8 @@ type PointerInfo struct {
 
 // Pointer asks the driver about an address. An address that it does not know, such as one of pageable host memory, is
 // not an error: most fields are then zero.
-func (d *Device) Pointer(a Address) (info PointerInfo, err error) {
-	err = d.do("read pointer attributes", func() (code result) {
-		info, code = drv.pointer(a)
-		return code
-	})
-	return info, err
+func (d *Device) Pointer(a Address) (PointerInfo, error) {
+	return ask(d, "read pointer attributes", func() (PointerInfo, result) { return drv.pointer(a) })
 }
 
 // IPCHandle names device memory of another process.
@@ -129,16 +114,12 @@ type IPCHandle [64]byte
 
 // ExportMemory returns a handle with which another process on the same machine opens memory of Alloc. The memory must
 // stay allocated as long as the other process has it open.
-func (d *Device) ExportMemory(a Address) (h IPCHandle, err error) {
-	err = d.do("export device memory", func() (code result) {
-		h, code = drv.exportMemory(a)
-		return code
-	})
-	return h, err
+func (d *Device) ExportMemory(a Address) (IPCHandle, error) {
+	return ask(d, "export device memory", func() (IPCHandle, result) { return drv.exportMemory(a) })
 }
 
 // ImportMemory opens memory that another process exported. Close it while that process still holds the memory.
 func (d *Device) ImportMemory(h IPCHandle) (*Memory, error) {
 	m := &Memory{device: d.primary, op: "close imported memory", close: drv.closeMemory}
-	return m.open(d, "import device memory", func() (Address, result) { return drv.importMemory(h) })
+	return m.opened(ask(d, "import device memory", func() (Address, result) { return drv.importMemory(h) }))
 }

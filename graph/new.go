@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -334,14 +335,7 @@ func sortByID[N uint32 | uint64](p *permuted, typ int, perm []N, lo, hi int64) {
 		return
 	}
 	slices.SortStableFunc(perm[lo:hi], func(x, y N) int {
-		a, b := p.id(typ, int64(x)-p.bases[typ]), p.id(typ, int64(y)-p.bases[typ])
-		switch {
-		case a < b:
-			return -1
-		case a > b:
-			return 1
-		}
-		return 0
+		return cmp.Compare(p.id(typ, int64(x)-p.bases[typ]), p.id(typ, int64(y)-p.bases[typ]))
 	})
 }
 
@@ -366,15 +360,13 @@ func (p *permuted) column(c Column) (unified.Tensor, error) {
 	workers := int64(machine.Workers())
 	var wg sync.WaitGroup
 	for w := range workers {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			for pos := m * w / workers; pos < m*(w+1)/workers; pos++ {
 				if typ, row := p.row(pos); from[typ] != nil {
 					copy(out[pos*width:(pos+1)*width], from[typ][row*width:])
 				}
 			}
-		}()
+		})
 	}
 	wg.Wait()
 	return unified.New(c.DType, out, append([]int64{m}, c.Shape...)...)

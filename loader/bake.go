@@ -137,7 +137,7 @@ func (a *asked) findSeeds(src Source, s *recipe.Spec) (what SeedSource, err erro
 // the split may follow and the sampler does not read it.
 func warnOfLinks(s *recipe.Spec, of SeedSource, links int64) {
 	mask := names.Follow(of.split, of.index)
-	n, _ := unwrapped(s.Sampler).(sampling.Neighbor)
+	n, _ := prepared.Bare(s.Sampler).(sampling.Neighbor)
 	_, there := s.Graph.EdgeColumn(mask)
 	if !there || s.Seeds.ByEdge == nil || of.kind != ofSplit || n.Mask == mask && !n.Induced {
 		return

@@ -395,11 +395,3 @@ var sharings = []string{"auto", "none", "all"}
 
 // String returns the name on the command line.
 func (s Sharing) String() string { return enum.Name(sharings, s) }
-
-// unwrapped returns the sampler under all that was added to one.
-func unwrapped(s sampling.Sampler) sampling.Sampler {
-	for w, wraps := s.(sampling.Wrapper); wraps; w, wraps = s.(sampling.Wrapper) {
-		s = w.Unwrap()
-	}
-	return s
-}

@@ -70,9 +70,7 @@ func (l *Loader) probe(ctx context.Context, z *slots.Sizes) error {
 	errs := make([]error, n)
 	var wg sync.WaitGroup
 	for i, w := range l.workers {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			for k := i; k < n && ctx.Err() == nil; k += len(l.workers) {
 				number := uint64(float64(l.plan.Batches) * float64(k) / float64(n))
 				j := slots.Job{Number: number, Order: order}
@@ -81,7 +79,7 @@ func (l *Loader) probe(ctx context.Context, z *slots.Sizes) error {
 				}
 				z.Learn(l.slots[i].Slot)
 			}
-		}()
+		})
 	}
 	wg.Wait()
 	if ctx.Err() != nil {
@@ -115,27 +113,26 @@ func (l *Loader) reserve(ctx context.Context, bytes []int64) error {
 		err  error
 	)
 	workers := min(runtime.GOMAXPROCS(0), len(l.slots))
-	work := func(first int) {
-		defer wg.Done()
-		for k := first; k < len(l.slots); k += workers {
-			s := l.slots[k]
-			s.Each(func(i int, b *unified.Buffer, _ int64) {
-				n := bytes[i]
-				if n == 0 || ctx.Err() != nil {
-					return
-				}
-				e := errors.Join(b.Reserve(n), s.Reserve(i, n))
-				mu.Lock()
-				defer mu.Unlock()
-				err = cmp.Or(err, e) // one is enough: they all want memory
-				done += n
-				l.plan.Progress("slots", done, total)
-			})
-		}
+	work := func(s *ownedSlot) {
+		s.Each(func(i int, b *unified.Buffer, _ int64) {
+			n := bytes[i]
+			if n == 0 || ctx.Err() != nil {
+				return
+			}
+			e := errors.Join(b.Reserve(n), s.Reserve(i, n))
+			mu.Lock()
+			defer mu.Unlock()
+			err = cmp.Or(err, e) // one is enough: they all want memory
+			done += n
+			l.plan.Progress("slots", done, total)
+		})
 	}
-	for k := range workers {
-		wg.Add(1)
-		go work(k)
+	for first := range workers {
+		wg.Go(func() {
+			for k := first; k < len(l.slots); k += workers {
+				work(l.slots[k])
+			}
+		})
 	}
 	wg.Wait()
 	if ctx.Err() != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/verdict"
+	"github.com/khop-gnn/khop/loader/internal/prepared"
 	"github.com/khop-gnn/khop/sampling"
 )
 
@@ -92,7 +93,7 @@ func (r *run) report() Report {
 // warnOfTimes says that times have kept all seeds of some batches from all edges: they may have another unit.
 func (r *run) warnOfTimes() {
 	l := r.l
-	n, _ := unwrapped(l.plan.Sampler).(sampling.Neighbor)
+	n, _ := prepared.Bare(l.plan.Sampler).(sampling.Neighbor)
 	batches := l.stats.batches.Load() - r.before.batches
 	if n.Time.Edge == "" && n.Time.Node == "" || batches == 0 || l.stats.edges.Load() > r.before.edges {
 		return

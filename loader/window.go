@@ -128,8 +128,7 @@ func (l *Loader) begin(ctx context.Context, epoch, first, count uint64) (*run, e
 		return nil, err
 	}
 	for i, w := range workers {
-		r.wg.Add(1)
-		go r.work(w, l.trace.worker(i))
+		r.wg.Go(func() { r.work(w, l.trace.worker(i)) })
 	}
 	l.running = r
 	return r, nil
@@ -152,7 +151,6 @@ func (l *Loader) made(b *Batch) func() error {
 
 // work makes batches until there are no more, or the run ends.
 func (r *run) work(w *makers.Worker, lane *timeline.Lane) {
-	defer r.wg.Done()
 	ctx := timeline.With(r.ctx, lane)
 	for {
 		s, position, ok := r.take(lane)

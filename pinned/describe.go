@@ -10,7 +10,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"unsafe"
 )
 
@@ -39,7 +38,7 @@ type memory struct {
 func describe(b []byte) memory {
 	lo := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 	hi := lo + uintptr(len(b))
-	if own.holds(lo, hi) {
+	if _, _, ok := own.around(lo, hi); ok {
 		return memory{kind: memoryOwn, writable: true}
 	}
 	f, err := os.Open("/proc/self/maps")
@@ -166,33 +165,4 @@ func (a *area) memory(hi uintptr) memory {
 
 // own are the anonymous regions of Allocate, first byte to end. Nothing else may be registered as it lies: memory of
 // the Go heap is given back to the system, and used again, behind the driver's back.
-var own = regions{at: map[uintptr]uintptr{}}
-
-type regions struct {
-	sync.Mutex
-	at map[uintptr]uintptr
-}
-
-func (r *regions) add(b []byte) {
-	lo := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
-	r.Lock()
-	defer r.Unlock()
-	r.at[lo] = lo + uintptr(cap(b))
-}
-
-func (r *regions) remove(b []byte) {
-	r.Lock()
-	defer r.Unlock()
-	delete(r.at, uintptr(unsafe.Pointer(unsafe.SliceData(b))))
-}
-
-func (r *regions) holds(lo, hi uintptr) bool {
-	r.Lock()
-	defer r.Unlock()
-	for l, h := range r.at {
-		if l <= lo && hi <= h {
-			return true
-		}
-	}
-	return false
-}
+var own ranges

@@ -220,7 +220,7 @@ func readAhead(ctx context.Context, b []byte) error {
 		n := min(step, len(b))
 		err := Populate(b[:n])
 		if errors.Is(err, errors.ErrUnsupported) {
-			err = Guard(func() error { readPages(b[:n]); return nil })
+			err = touchAll(b[:n])
 		}
 		if err != nil {
 			return err
@@ -228,16 +228,6 @@ func readAhead(ctx context.Context, b []byte) error {
 		b = b[n:]
 	}
 	return nil
-}
-
-var sink atomic.Uint32
-
-func readPages(b []byte) {
-	sum := uint32(0)
-	for i := 0; i < len(b); i += 4096 {
-		sum += uint32(b[i])
-	}
-	sink.Store(sum)
 }
 
 // Copy copies src to dst, which is as long, on all cores. progress, unless it is nil, receives the number of bytes

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/dustin/go-humanize"
@@ -46,7 +47,7 @@ func Guard(f func() error) (err error) {
 			runtime.Error
 			Addr() uintptr
 		}: // the runtime's type for faults at an address outside the Go heap
-			err = fileMappings.fault(p.Addr())
+			err = faultAt(p.Addr())
 		default:
 			panic(p)
 		}
@@ -54,51 +55,68 @@ func Guard(f func() error) (err error) {
 	return f()
 }
 
-// touchAll reads a byte of each page, to find the one that faults.
+// touchAll reads a byte of each page: it brings the pages into memory, or finds the one that faults.
 func touchAll(b []byte) error {
 	return Guard(func() error {
-		sum := byte(0)
+		sum := uint32(0)
 		for i := 0; i < len(b); i += 4096 {
-			sum |= b[i]
+			sum += uint32(b[i])
 		}
-		runtime.KeepAlive(sum)
+		touched.Store(sum)
 		return nil
 	})
 }
 
+var touched atomic.Uint32 // so that the reads are not left out
+
 // fileMappings are the files that are mapped, so that a fault can name its file.
-var fileMappings = mappedFiles{at: map[uintptr]mappedFile{}}
+var fileMappings ranges
 
-type mappedFiles struct {
-	sync.Mutex
-	at map[uintptr]mappedFile // by first byte
+// faultAt returns the error of reading an address.
+func faultAt(addr uintptr) *Fault {
+	begin, path, ok := fileMappings.around(addr, addr+1)
+	if !ok {
+		return &Fault{addr: addr}
+	}
+	return &Fault{Path: path, Offset: int64(addr - begin), addr: addr}
 }
 
-type mappedFile struct {
-	bytes uintptr
-	path  string
+// ranges are ranges of addresses, each of which may have a name. The zero value has none.
+type ranges struct {
+	mu sync.Mutex
+	at map[uintptr]named // by first byte
 }
 
-func (m *mappedFiles) add(b []byte, path string) {
-	m.Lock()
-	defer m.Unlock()
-	m.at[uintptr(unsafe.Pointer(unsafe.SliceData(b)))] = mappedFile{uintptr(len(b)), path}
+type named struct {
+	end  uintptr
+	name string
 }
 
-func (m *mappedFiles) remove(b []byte) {
-	m.Lock()
-	defer m.Unlock()
-	delete(m.at, uintptr(unsafe.Pointer(unsafe.SliceData(b))))
+// add adds the range of b's capacity.
+func (r *ranges) add(b []byte, name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.at == nil {
+		r.at = map[uintptr]named{}
+	}
+	lo := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	r.at[lo] = named{lo + uintptr(cap(b)), name}
 }
 
-// fault returns the error of reading an address.
-func (m *mappedFiles) fault(addr uintptr) *Fault {
-	m.Lock()
-	defer m.Unlock()
-	for begin, f := range m.at {
-		if addr >= begin && addr-begin < f.bytes {
-			return &Fault{Path: f.path, Offset: int64(addr - begin), addr: addr}
+func (r *ranges) remove(b []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.at, uintptr(unsafe.Pointer(unsafe.SliceData(b))))
+}
+
+// around returns the range that holds the bytes from lo to hi.
+func (r *ranges) around(lo, hi uintptr) (begin uintptr, name string, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for begin, f := range r.at {
+		if begin <= lo && hi <= f.end {
+			return begin, f.name, true
 		}
 	}
-	return &Fault{addr: addr}
+	return 0, "", false
 }

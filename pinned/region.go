@@ -116,7 +116,7 @@ func allocate(n int64, opt Options) (*Region, error) {
 	}
 	r.raw, r.data, r.size = raw, data[:n:min(size, int64(cap(data)))], size
 	if place == Host {
-		own.add(r.data)
+		own.add(r.data, "")
 	}
 	return r, nil
 }

@@ -50,10 +50,9 @@ func (a *Assembler) Close() error { return a.impl.Close() }
 // custom is an Assembler for one width of ids, and its picker.
 type custom[V nodeID] struct {
 	*assembly[V]
-	pick  pickFunc // of the batch at hand
-	rand  Rand
-	picks []int64 // of the stage at hand
-	rest  []int64 // of these, the ones that were not delivered yet
+	pick pickFunc // of the batch at hand
+	rand Rand
+	keptPicks[V]
 }
 
 type customOptions struct {
@@ -62,8 +61,9 @@ type customOptions struct {
 }
 
 func newCustom[V nodeID](opt customOptions, env Env, indices []V) (assembler, error) {
-	a, err := newAssembly(env, indices, opt.frontier, false, opt.bound)
-	return &custom[V]{assembly: a}, err
+	opt.bound.Lists = nil // trees are not kept apart
+	a, err := newAssembly(env, indices, opt.frontier, opt.bound)
+	return &custom[V]{assembly: a, keptPicks: keptPicks[V]{sources: indices}}, err
 }
 
 func (c *custom[V]) sample(ctx context.Context, req *Request, out *graph.Sample, pick pickFunc) error {
@@ -102,12 +102,6 @@ func (c customPicker[V]) count(st *stage[V], ends []int32) (int64, error) {
 		}
 		ends[i] = int32(st.have + len(c.picks))
 	}
-	c.rest = c.picks
+	c.keptPicks.made, c.done = len(c.picks), 0
 	return int64(st.have + len(c.picks)), nil
-}
-
-func (c customPicker[V]) fill(to *chunk[V]) {
-	to.n = copy(to.pos, c.rest)
-	c.rest = c.rest[to.n:]
-	prefetchPicks(c.indices, to.pos[:to.n], 0, int64(len(c.indices)))
 }

@@ -32,6 +32,7 @@ type assembly[V nodeID] struct {
 	graph    *graph.Graph
 	schema   *graph.Schema
 	layers   int
+	arrays   int // of a sample
 	frontier Frontier
 	edgePos  bool
 
@@ -94,13 +95,13 @@ func scratchBytes[V nodeID](s *graph.Schema, b Bound) int64 {
 	return sat.Add(bytes, sat.Mul(perNode, b.Nodes))
 }
 
-// newAssembly makes an assembly for ids of the width that the graph's schema says. With disjoint the trees of the items
-// are kept apart.
-func newAssembly[V nodeID](env Env, indices []V, frontier Frontier, disjoint bool, b Bound) (*assembly[V], error) {
+// newAssembly makes an assembly for ids of the width that the graph's schema says. Where the bound has lists the trees
+// of the items are kept apart.
+func newAssembly[V nodeID](env Env, indices []V, frontier Frontier, b Bound) (*assembly[V], error) {
 	g := env.Graph
 	s := g.Schema()
 	a := &assembly[V]{scratch: &scratch{options: env.Scratch}, graph: g, schema: s, layers: b.Layers,
-		frontier: frontier, edgePos: env.EdgePos, indptr: g.Indptr(), indices: indices,
+		arrays: len(b.Arrays), frontier: frontier, edgePos: env.EdgePos, indptr: g.Indptr(), indices: indices,
 		chunks: [3]chunk[V]{newChunk[V](), newChunk[V](), newChunk[V]()}}
 	var err error
 	if a.types, err = newTypeColumn(g.Types()); err != nil {
@@ -120,7 +121,7 @@ func newAssembly[V nodeID](env Env, indices []V, frontier Frontier, disjoint boo
 		a.own(&a.cursors[t].atMem, &a.cursors[t].leftMem)
 	}
 	a.own(&a.starts, &a.counts)
-	if disjoint {
+	if b.Lists != nil {
 		a.forest, err = newForest[V](env, b.Nodes, a.scratch)
 	} else {
 		a.local = newRelabeler[V](g.NumNodes(), b.Nodes, a.scratch)
@@ -166,8 +167,10 @@ func (a *assembly[V]) begin(req *Request, out *graph.Sample) error {
 	if err := req.check(a.schema, a.layers, out); err != nil {
 		return err
 	}
-	if a.forest != nil && len(out.Arrays) != a.forest.arrays() {
-		return errArrays(len(out.Arrays), a.forest.arrays())
+	if a.forest != nil {
+		if err := a.checkArrays(out); err != nil {
+			return err
+		}
 	}
 	if err := a.beginLocal(req); err != nil {
 		return err
@@ -193,6 +196,14 @@ func (a *assembly[V]) begin(req *Request, out *graph.Sample) error {
 		if out.SeedLocal[t], err = out.Buffers.Seeds[t].Tensor(unified.Int32, int64(n)); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// checkArrays refuses a sample that was shaped by another bound.
+func (a *assembly[V]) checkArrays(out *graph.Sample) error {
+	if len(out.Arrays) != a.arrays {
+		return errArrays(len(out.Arrays), a.arrays)
 	}
 	return nil
 }

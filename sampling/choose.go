@@ -30,7 +30,7 @@ type choosePicker[V nodeID] struct {
 	part    edgeChunk // of chunk, between edges that are left out
 	rand    Rand
 
-	keptPicks
+	keptPicks[V]
 	draws unified.Buffer // those of a destination, with replacement
 
 	// of the stage at hand
@@ -91,6 +91,7 @@ func newChoosePicker[V nodeID](a *assembly[V], opt Neighbor, p hopFanouts, env E
 		return nil, err
 	}
 	c := &choosePicker[V]{a: a, fanouts: p, opt: opt, share: fixedShare(opt.Share), values: values, past: past}
+	c.sources = a.indices
 	columns, err := EdgeColumns(env.Graph, opt.edgeColumns())
 	if err != nil {
 		return nil, err

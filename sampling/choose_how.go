@@ -298,5 +298,3 @@ func fixedWeight(w float64, scale int) uint64 {
 	}
 	return m >> min(-shift, 63)
 }
-
-func (p *choosePicker[V]) fill(c *chunk[V]) { fillKept(&p.keptPicks, p.a.indices, c) }

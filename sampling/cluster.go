@@ -109,7 +109,7 @@ func (k Cluster) Fingerprint() string {
 
 // Describe implements Sampler: an item is a part.
 func (k Cluster) Describe(s *graph.Schema, batchSize int) (Description, error) {
-	d, err := describe(k, s, batchSize)
+	d, err := describe(checked(k), s, batchSize)
 	d.Items = &Items{Count: int64(k.parts(s)), PerBatch: max(k.PerBatch, 1)}
 	return d, err
 }
@@ -146,10 +146,7 @@ func (k Cluster) Open(env Env) (Worker, error) {
 	if k.Partition == nil {
 		return openPrepared(k, env)
 	}
-	if err := k.validate(env.Graph.Schema()); err != nil {
-		return nil, err
-	}
-	return openByWidth(k, env, openCluster, openCluster)
+	return open(checked(k), env, openCluster, openCluster)
 }
 
 type clusterWorker[V nodeID] struct {
@@ -159,11 +156,7 @@ type clusterWorker[V nodeID] struct {
 	local []int32
 }
 
-func openCluster[V nodeID](k Cluster, env Env, indices []V) (Worker, error) {
-	a, err := newAssembly(env, indices, AllNodes, false, k.bound(env.Graph.Schema(), 0))
-	if err != nil {
-		return nil, err
-	}
+func openCluster[V nodeID](k Cluster, env Env, a *assembly[V]) (Worker, error) {
 	return &clusterWorker[V]{inducer: newInducer(a, env), of: k}, nil
 }
 
@@ -172,7 +165,7 @@ func (w *clusterWorker[V]) Sample(ctx context.Context, req *Request, out *graph.
 		return context.Cause(ctx)
 	}
 	empty := emptyRequest(w.schema, req)
-	if err := w.beginLists(empty, out, 0); err != nil {
+	if err := w.beginLists(empty, out); err != nil {
 		return err
 	}
 	w.ids = w.ids[:0]

@@ -62,15 +62,6 @@ func (w *deviceAssembly) rowsOf(a *deviceArray, nodes []int64, edges [][]int64, 
 	}
 }
 
-// rowSize returns the elements of a row of an array.
-func (w *deviceAssembly) rowSize(i int) int64 {
-	n := int64(1)
-	for _, of := range w.bound.Arrays[i].Shape {
-		n *= of
-	}
-	return n
-}
-
 // arrayType returns the dtype of an array.
 func (w *deviceAssembly) arrayType(i int) unified.DType {
 	if w.arrays[i].pos {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"unsafe"
 
@@ -116,21 +115,22 @@ type deviceAssembly struct {
 	out   *graph.Sample // in hand
 	asked seedCounts    // of it
 
-	owned []io.Closer // besides
+	holds *deviceOpening // kernels, and what lets the device address arrays of the host
 }
 
-// own has the assembly close something with itself.
-func (w *deviceAssembly) own(c ...io.Closer) { w.owned = append(w.owned, c...) }
+var sharedAssemblyKernels device.PerDevice[*assemblyKernels]
 
-// newDeviceAssembly makes an assembly for a picker, which it closes with itself, but not if it fails.
-func newDeviceAssembly(env DeviceEnv, p devicePicker, opt deviceOptions) (*deviceAssembly, error) {
+// newDeviceAssembly makes an assembly for a picker.
+func newDeviceAssembly(o *deviceOpening, p devicePicker, opt deviceOptions) *deviceAssembly {
+	env := o.DeviceEnv
 	s := env.Graph.Schema()
 	w := &deviceAssembly{deviceOptions: opt, env: env, picker: p, schema: s, ids: s.IDType(), pos: s.PosType(),
-		blocks: env.MaxBlocks, guess: firstEdges}
+		blocks: env.MaxBlocks, guess: firstEdges, holds: o}
 	w.complete()
 	if s.NumNodes() > maxDeviceNodes/w.trees() {
-		return nil, fmt.Errorf("%w: %d nodes in each of %d trees, at most 2^40 in all are possible on a device: take "+
-			"smaller batches, or the device cpu", ErrOptions, s.NumNodes(), w.trees())
+		o.fail(fmt.Errorf("%w: %d nodes in each of %d trees, at most 2^40 in all are possible on a device: take "+
+			"smaller batches, or the device cpu", ErrOptions, s.NumNodes(), w.trees()))
+		return nil
 	}
 	if w.blocks <= 0 {
 		w.blocks = defaultBlocksOfSM * max(env.Device.SMs(), 1)
@@ -157,25 +157,14 @@ func newDeviceAssembly(env DeviceEnv, p devicePicker, opt deviceOptions) (*devic
 	if w.hops != nil {
 		w.hops.Init(&w.reach, s, mem)
 	}
-	var err error
-	w.kernels, err = sharedAssemblyKernels.Hold(env.Device, loadAssemblyKernels)
-	if err == nil && slices.Contains(w.stages, stageInduce) {
-		w.induce, err = sharedInduceKernels.Hold(env.Device, loadInduceKernels)
+	w.kernels = hold(o, &sharedAssemblyKernels, loadAssemblyKernels)
+	if slices.Contains(w.stages, stageInduce) {
+		w.induce = hold(o, &sharedInduceKernels, loadInduceKernels)
 	}
-	if err == nil && w.excludes {
-		w.exclude, err = sharedExcludeKernels.Hold(env.Device, loadExcludeKernels)
+	if w.excludes {
+		w.exclude = hold(o, &sharedExcludeKernels, loadExcludeKernels)
 	}
-	return w, err
-}
-
-// openDeviceAssembly is newDeviceAssembly, and closes the picker if it fails.
-func openDeviceAssembly(env DeviceEnv, p devicePicker, opt deviceOptions) (DeviceWorker, error) {
-	w, err := newDeviceAssembly(env, p, opt)
-	if err != nil {
-		closing := deviceAssembly{env: env, picker: p, deviceOptions: opt}
-		return nil, errors.Join(err, closing.closeSampler())
-	}
-	return w, nil
+	return w
 }
 
 // complete fills in the options that say nothing.
@@ -208,26 +197,6 @@ func (w *deviceAssembly) complete() {
 			hop++
 		}
 	}
-}
-
-// closeSampler lets go of the kernels of the picker and the placer.
-func (w *deviceAssembly) closeSampler() (err error) {
-	if w.induce != nil {
-		err = sharedInduceKernels.LetGo(w.env.Device)
-	}
-	if w.exclude != nil {
-		err = errors.Join(err, sharedExcludeKernels.LetGo(w.env.Device))
-	}
-	if w.picker != nil {
-		err = errors.Join(err, w.picker.close())
-	}
-	if w.placer != nil {
-		err = errors.Join(err, w.placer.close())
-	}
-	if w.reacher != nil {
-		err = errors.Join(err, w.reacher.close())
-	}
-	return err
 }
 
 // needs says which optional memory the picker needs.
@@ -293,10 +262,7 @@ func (w *deviceAssembly) Close() error {
 	for _, b := range append(w.scratch(), &w.host) {
 		errs = append(errs, b.Close())
 	}
-	errs = append(errs, w.reach.Close(), sharedAssemblyKernels.LetGo(w.env.Device), w.closeSampler())
-	for _, c := range w.owned {
-		errs = append(errs, c.Close())
-	}
+	errs = append(errs, w.reach.Close(), w.holds.close())
 	w.kernels, w.description, w.out = nil, nil, nil
 	return errors.Join(errs...)
 }
@@ -416,7 +382,7 @@ func (w *deviceAssembly) claim(req *Request, out *graph.Sample) error {
 	}
 	placed := int64(0)
 	if w.placer != nil {
-		if placed = w.placer.cells(seeds); placed > maxDevicePicks/int64(len(s.Nodes)) {
+		if placed = w.placer.cells(c, seeds); placed > maxDevicePicks/int64(len(s.Nodes)) {
 			return errTooManyEdges(placed)
 		}
 	}
@@ -534,7 +500,7 @@ func (w *deviceAssembly) claimSample(req *Request, out *graph.Sample) error {
 		claim(&out.Buffers.Seeds[t], req.NumSeeds(s, t), unified.Int32)
 	}
 	for i, a := range w.arrays {
-		claim(&out.Buffers.Arrays[i], w.rowsOf(&a, c.nodes[last], c.edges, w.seeds(req))*w.rowSize(i), w.arrayType(i))
+		claim(&out.Buffers.Arrays[i], w.rowsOf(&a, c.nodes[last], c.edges, w.seeds(req))*w.bound.Arrays[i].Width(), w.arrayType(i))
 	}
 	for h := len(w.stages) - 1; h >= 0; h-- { // blocks that stages share are as large as the last one's
 		to, layer := w.block(h, out)

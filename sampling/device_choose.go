@@ -11,7 +11,6 @@ import (
 // deviceChoose picks for Neighbor on a device if the edges of a destination are not all alike: choose.cu says how many
 // it takes, and which.
 type deviceChoose struct {
-	device  *device.Device
 	kernels *chooseKernels
 	schema  *graph.Schema
 	opt     Neighbor
@@ -26,27 +25,21 @@ type deviceChoose struct {
 var sharedChooseKernels device.PerDevice[*chooseKernels]
 
 // newDeviceChoose makes one over edges of the types of a schema, which may be allEdgesOf the graph's.
-func newDeviceChoose(n Neighbor, env *DeviceEnv, s *graph.Schema, p hopFanouts) (*deviceChoose, error) {
-	values, err := n.values(env.Graph)
-	if err != nil {
-		return nil, err
+func newDeviceChoose(o *deviceOpening, n Neighbor, s *graph.Schema, p hopFanouts) *deviceChoose {
+	d := &deviceChoose{schema: s, opt: n, fanouts: p, purpose: PurposePick}
+	var err error
+	if d.values, err = n.values(o.Graph); err == nil {
+		d.past, err = n.Time.past(s)
 	}
-	past, err := n.Time.past(s)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = d.find(&o.Topology)
 	}
-	d := &deviceChoose{device: env.Device, schema: s, opt: n, fanouts: p, values: values, past: past,
-		purpose: PurposePick}
-	if values.weighted() || n.Time.HalfLife > 0 {
+	if d.values.weighted() || n.Time.HalfLife > 0 {
 		d.purpose = purposeWeigh
 	}
-	if err := d.find(&env.Topology); err != nil {
-		return nil, err
-	}
-	if d.kernels, err = sharedChooseKernels.Hold(env.Device, loadChooseKernels); err != nil {
-		return nil, err
-	}
-	return d, nil
+	o.fail(err)
+	d.kernels = hold(o, &sharedChooseKernels, loadChooseKernels)
+	return d
 }
 
 // find notes where the columns are that the kernels read, and how wide they are.
@@ -91,16 +84,10 @@ func widthOf(is32, is64 bool) int64 { return 4*bit(is32) + 8*bit(is64) }
 // width returns the bytes of a time.
 func (c *timeColumn) width() int64 { return widthOf(c.t32 != nil, c.t64 != nil) }
 
-func (d *deviceChoose) close() error { return sharedChooseKernels.LetGo(d.device) }
-
 func (d *deviceChoose) needs() deviceNeeds {
-	n := deviceNeeds{eligible: true, least: true}
-	for _, fanouts := range d.fanouts {
-		for _, k := range fanouts {
-			n.cells = n.cells || k > 32 && !d.opt.Replace || k == All && d.opt.Share != 0
-		}
-	}
-	return n
+	return deviceNeeds{eligible: true, least: true, cells: d.fanouts.any(func(k int) bool {
+		return k > 32 && !d.opt.Replace || k == All && d.opt.Share != 0
+	})}
 }
 
 func (d *deviceChoose) describe(seg *deviceSegment, r Rand, hop, edgeType int) {
@@ -116,19 +103,14 @@ func (d *deviceChoose) describe(seg *deviceSegment, r Rand, hop, edgeType int) {
 	}
 }
 
-func (d *deviceChoose) count(l *deviceLaunch) error {
-	if err := l.measure(); err != nil {
-		return err
-	}
-	return d.kernels.chooseCount.Launch(l.stream, l.grid(32*l.runs), l.block(), 0, d.at(l))
+func (d *deviceChoose) count(l *deviceLaunch) {
+	l.measure()
+	put(l, d.kernels.chooseCount, 32*l.runs, d.at(l))
 }
 
-func (d *deviceChoose) pick(l *deviceLaunch) error {
-	err := d.kernels.chooseLeast.Launch(l.stream, l.grid(32*l.runs), l.block(), 0, d.at(l))
-	if err != nil {
-		return err
-	}
-	return d.kernels.choosePick.Launch(l.stream, l.grid(32*l.runs), l.block(), 0, d.at(l))
+func (d *deviceChoose) pick(l *deviceLaunch) {
+	put(l, d.kernels.chooseLeast, 32*l.runs, d.at(l))
+	put(l, d.kernels.choosePick, 32*l.runs, d.at(l))
 }
 
 // at returns what the kernels of a stage take.

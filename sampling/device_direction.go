@@ -1,46 +1,37 @@
 package sampling
 
-import (
-	"io"
-
-	"github.com/khop-gnn/khop/device"
-	"github.com/khop-gnn/khop/unified"
-)
+import "github.com/khop-gnn/khop/unified"
 
 // OpenDevice implements DeviceSampler. The device addresses the index of the edges by source where the host has it.
 func (t *reversed) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 	if err := t.checkPositions(env.Env); err != nil {
 		return nil, err
 	}
-	g, closers := t.graph, []io.Closer(nil)
+	g, o := t.graph, openOn(env)
 	inner := t.Neighbor
 	inner.Direction = In
 	top := Topology{NodeColumns: env.Topology.NodeColumns}
 	columns, err := EdgeColumns(g, inner.edgeColumns())
-	attach := func(x unified.Tensor) (at device.Address) {
-		if err == nil {
-			at, err = env.attach(x, &closers)
-		}
-		return at
-	}
-	top.Indptr, top.Indices, top.Types = attach(unified.FromSlice(g.Indptr())), attach(g.Indices()), attach(g.Types())
+	o.fail(err)
+	top.Indptr, top.Indices = o.attach(unified.FromSlice(g.Indptr())), o.attach(g.Indices())
+	top.Types = o.attach(g.Types())
 	for _, c := range columns {
-		top.Columns = append(top.Columns, attach(c))
+		top.Columns = append(top.Columns, o.attach(c))
 	}
-	moved := attach(unified.FromSlice(t.at32))
+	moved := o.attach(unified.FromSlice(t.at32))
 	if t.at32 == nil {
-		moved = attach(unified.FromSlice(t.at))
+		moved = o.attach(unified.FromSlice(t.at))
 	}
-	if err != nil {
-		return nil, closeAll(closers, err)
+	if o.err != nil {
+		return nil, o.close()
 	}
 	env.Graph, env.Topology = g, top
 	w, err := inner.OpenDevice(env)
-	if err != nil {
-		return nil, closeAll(closers, err)
+	if o.fail(err); err != nil {
+		return nil, o.close()
 	}
 	a := w.(*deviceAssembly)
 	a.moved, a.excludes = moved, false
-	a.own(closers...)
+	a.holds.owned = append(a.holds.owned, o.owned...)
 	return a, nil
 }

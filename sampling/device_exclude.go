@@ -40,16 +40,10 @@ func (w *deviceAssembly) findExcluded(req *Request) error {
 }
 
 // launchExclude puts on the stream what finds the edges that a batch leaves out, once a batch has left out some.
-func (w *deviceAssembly) launchExclude(l *deviceLaunch) error {
-	if w.pairRoom == 0 {
-		return nil
+func (w *deviceAssembly) launchExclude(l *deviceLaunch) {
+	if w.pairRoom > 0 {
+		put(l, w.exclude.excludeCount, w.pairRoom, l.step)
+		putOne(l, w.exclude.excludePlace, l.step)
+		put(l, w.exclude.excludeFill, w.pairRoom, l.step)
 	}
-	k, grid := w.exclude, l.grid(w.pairRoom)
-	if err := k.excludeCount.Launch(l.stream, grid, l.block(), 0, l.step); err != nil {
-		return err
-	}
-	if err := l.one(k.excludePlace); err != nil {
-		return err
-	}
-	return k.excludeFill.Launch(l.stream, grid, l.block(), 0, l.step)
 }

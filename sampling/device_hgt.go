@@ -1,7 +1,6 @@
 package sampling
 
 import (
-	"errors"
 	"slices"
 	"unsafe"
 
@@ -15,58 +14,39 @@ var sharedHGTKernels device.PerDevice[*hgtKernels]
 
 // deviceHGT draws nodes for HGT on a device: hgt.cu.
 type deviceHGT struct {
-	on      *device.Device
 	kernels *hgtKernels
 	sorter  deviceSort
 	schema  *graph.Schema
 	fanouts hopFanouts
-	of      *deviceAssembly
 }
 
 // OpenDevice implements DeviceSampler.
 func (k HGT) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 	s := env.Graph.Schema()
-	p, err := k.fanouts(s)
+	rules, err := k.check(s)
 	if err != nil {
 		return nil, err
 	}
-	d := &deviceHGT{on: env.Device, schema: s, fanouts: p}
-	opt := deviceOptions{frontier: NewNodes, bound: k.bound(s, env.BatchSize), placer: d, mixes: true, rawFault: true}
+	p := rules.hops
+	o := openOn(env)
+	d := &deviceHGT{schema: s, fanouts: p, kernels: hold(o, &sharedHGTKernels, loadHgtKernels),
+		sorter: deviceSort{kernels: hold(o, &sharedSortKernels, loadSortKernels)}}
+	opt := deviceOptions{frontier: NewNodes, bound: rules.bound(s, env.BatchSize), placer: d, mixes: true, rawFault: true}
 	all := make(hopFanouts, len(p))
 	for h := range p {
 		all[h] = slices.Repeat([]int{All}, len(s.Nodes))
 		opt.stages = append(opt.stages, stageReach, stagePlace)
 	}
 	opt.stages = append(opt.stages, stageInduce)
-	if d.kernels, err = sharedHGTKernels.Hold(env.Device, loadHgtKernels); err != nil {
-		return nil, err
-	}
-	if d.sorter.kernels, err = sharedSortKernels.Hold(env.Device, loadSortKernels); err == nil {
-		opt.reacher, err = newDeviceNeighbor(&env, allEdgesOf(s), all, false)
-	}
-	if err != nil {
-		return nil, errors.Join(err, d.close())
-	}
-	w, err := openDeviceAssembly(env, nil, opt)
-	if err == nil {
-		d.of = w.(*deviceAssembly)
-	}
-	return w, err
-}
-
-func (d *deviceHGT) close() error {
-	err := sharedHGTKernels.LetGo(d.on)
-	if d.sorter.kernels != nil {
-		err = errors.Join(err, sharedSortKernels.LetGo(d.on))
-	}
-	return err
+	opt.reacher = newDeviceNeighbor(o, allEdgesOf(s), all, false)
+	return o.worker(nil, opt)
 }
 
 // cells returns the edges that all hops can list: each may lead to a node that is drawn.
-func (d *deviceHGT) cells(int64) int64 {
+func (d *deviceHGT) cells(c *deviceCapacity, _ int64) int64 {
 	d.sorter.room = 0
 	for h := range d.fanouts {
-		d.sorter.room += d.of.capacity.picks(2 * h)
+		d.sorter.room += c.picks(2 * h)
 	}
 	return d.sorter.room
 }
@@ -94,28 +74,20 @@ func (d *deviceHGT) own(r Rand, _ *graph.Sample, to []byte) {
 	}
 }
 
-func (d *deviceHGT) place(l *deviceLaunch) (err error) {
+func (d *deviceHGT) place(l *deviceLaunch) {
 	races := int64(len(d.schema.Nodes)) * int64(unsafe.Sizeof(deviceHgtRace{}))
 	step := deviceHgtStep{at: l.step, races: l.own + device.Address(int64(l.hop)*races),
 		sources: l.own + device.Address(int64(len(d.fanouts))*races), numEdgeTypes: int64(len(d.schema.Edges)),
 		room: d.sorter.room}
-	k, grid := d.kernels, l.grid(d.sorter.room/32)
-	if err := k.hgtGive.Launch(l.stream, l.grid(l.reached), l.block(), 0, step); err != nil {
-		return err
-	}
-	if step.from, err = d.sorter.sort(l, keyBits(d.schema.NumNodes()), 0, 3, 5); err != nil {
-		return err
-	}
+	k, words := d.kernels, d.sorter.room/32
+	put(l, k.hgtGive, l.reached, step)
+	step.from = d.sorter.sort(l, keyBits(d.schema.NumNodes()), 0, 3, 5)
 	step.to = 8 - step.from // of 3 and 5 the other
 	kernel := k.hgtRace
 	for step.shift = 55; step.shift >= 0; step.shift -= 11 {
-		if err := kernel.Launch(l.stream, grid, l.block(), 0, step); err != nil {
-			return err
-		}
-		if err := k.hgtBound.Launch(l.stream, 1, deviceSpine, 0, step); err != nil {
-			return err
-		}
+		put(l, kernel, words, step)
+		putOne(l, k.hgtBound, step)
 		kernel = k.hgtCount
 	}
-	return k.hgtPlace.Launch(l.stream, grid, l.block(), 0, step)
+	put(l, k.hgtPlace, words, step)
 }

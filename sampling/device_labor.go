@@ -1,7 +1,7 @@
 package sampling
 
 import (
-	"errors"
+	"slices"
 
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/graph"
@@ -11,7 +11,6 @@ var _ DeviceSampler = Labor{}
 
 // deviceLabor picks for Labor on a device: labor.cu says how many edges a destination takes, and which.
 type deviceLabor struct {
-	device  *device.Device
 	kernels *laborKernels
 	all     *neighborKernels // for fan-outs that take every edge; nil without such
 	graph   *graph.Graph
@@ -23,44 +22,25 @@ var sharedLaborKernels device.PerDevice[*laborKernels]
 
 func (l Labor) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 	s := env.Graph.Schema()
-	if err := l.validate(s); err != nil {
-		return nil, err
-	}
-	p, err := newHopFanouts(s, l.Fanouts, l.PerType)
+	rules, err := l.check(s)
 	if err != nil {
 		return nil, err
 	}
-	d := &deviceLabor{device: env.Device, graph: env.Graph, fanouts: p, opt: l}
-	if d.kernels, err = sharedLaborKernels.Hold(env.Device, loadLaborKernels); err != nil {
-		return nil, err
-	}
+	o, p := openOn(env), rules.like.hops
+	d := &deviceLabor{graph: env.Graph, fanouts: p, opt: l, kernels: hold(o, &sharedLaborKernels, loadLaborKernels)}
 	if p.takesAll() {
-		if d.all, err = sharedNeighborKernels.Hold(env.Device, loadNeighborKernels); err != nil {
-			return nil, errors.Join(err, d.close())
-		}
+		d.all = hold(o, &sharedNeighborKernels, loadNeighborKernels)
 	}
-	return openDeviceAssembly(env, d, deviceOptions{frontier: l.Frontier, excludes: true,
-		bound: l.bound(s, env.BatchSize)})
+	return o.worker(d, deviceOptions{frontier: l.Frontier, excludes: true, bound: rules.bound(s, env.BatchSize)})
+}
+
+// any reports whether some fan-out has a property.
+func (p hopFanouts) any(has func(k int) bool) bool {
+	return slices.ContainsFunc(p, func(fanouts []int) bool { return slices.ContainsFunc(fanouts, has) })
 }
 
 // takesAll reports whether some fan-out takes every edge.
-func (p hopFanouts) takesAll() bool {
-	for _, fanouts := range p {
-		for _, k := range fanouts {
-			if k == All {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-func (d *deviceLabor) close() (err error) {
-	if d.all != nil {
-		err = sharedNeighborKernels.LetGo(d.device)
-	}
-	return errors.Join(err, sharedLaborKernels.LetGo(d.device))
-}
+func (p hopFanouts) takesAll() bool { return p.any(func(k int) bool { return k == All }) }
 
 func (d *deviceLabor) needs() deviceNeeds { return deviceNeeds{eligible: true, least: true} }
 
@@ -74,24 +54,17 @@ func (d *deviceLabor) describe(seg *deviceSegment, r Rand, hop, edgeType int) {
 	}
 }
 
-func (d *deviceLabor) count(l *deviceLaunch) error {
-	if err := l.measure(); err != nil {
-		return err
-	}
-	return d.kernels.laborCount.Launch(l.stream, l.grid(32*l.runs), l.block(), 0, d.step(l))
+func (d *deviceLabor) count(l *deviceLaunch) {
+	l.measure()
+	put(l, d.kernels.laborCount, 32*l.runs, d.step(l))
 }
 
-func (d *deviceLabor) pick(l *deviceLaunch) error {
-	err := d.kernels.laborLeast.Launch(l.stream, l.grid(32*l.runs), l.block(), 0, d.step(l))
-	if err != nil {
-		return err
+func (d *deviceLabor) pick(l *deviceLaunch) {
+	put(l, d.kernels.laborLeast, 32*l.runs, d.step(l))
+	put(l, d.kernels.laborPick, 32*l.runs, d.step(l))
+	if d.all != nil {
+		put(l, d.all.neighborExpand, l.words, deviceNeighborStep{at: l.step})
 	}
-	err = d.kernels.laborPick.Launch(l.stream, l.grid(32*l.runs), l.block(), 0, d.step(l))
-	if err != nil || d.all == nil {
-		return err
-	}
-	step := deviceNeighborStep{at: l.step}
-	return d.all.neighborExpand.Launch(l.stream, l.grid(l.words), l.block(), 0, step)
 }
 
 func (d *deviceLabor) step(l *deviceLaunch) deviceLaborStep {

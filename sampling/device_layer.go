@@ -1,8 +1,6 @@
 package sampling
 
 import (
-	"errors"
-	"io"
 	"math/bits"
 	"slices"
 
@@ -16,7 +14,6 @@ var sharedLayerKernels device.PerDevice[*layerKernels]
 // deviceLayer picks for FastGCN and Ladies on a device: layer.cu.
 type deviceLayer struct {
 	layered
-	on      *device.Device
 	schema  *graph.Schema
 	column  edgeValues
 	kernels *layerKernels
@@ -39,58 +36,43 @@ func (p *preparedFastGCN) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 func (k Ladies) OpenDevice(env DeviceEnv) (DeviceWorker, error) { return k.layered().openDevice(env) }
 
 func (k layered) openDevice(env DeviceEnv) (DeviceWorker, error) {
-	s, closers := env.Graph.Schema(), []io.Closer(nil)
+	s := env.Graph.Schema()
 	if err := k.validate(s); err != nil {
 		return nil, err
 	}
-	d := &deviceLayer{layered: k, on: env.Device, schema: s}
+	o := openOn(env)
+	d := &deviceLayer{layered: k, schema: s, kernels: hold(o, &sharedLayerKernels, loadLayerKernels)}
 	opt := deviceOptions{frontier: AllNodes, bound: k.bound(s, env.BatchSize)}
-	err := d.open(&env, &closers)
-	if err == nil && k.near {
-		opt.reacher, err = d.lists(&env)
-	}
-	if err != nil {
-		return nil, errors.Join(closeAll(closers, err), d.close())
+	if d.find(o); k.near {
+		opt.reacher = d.lists(o)
 	}
 	for i := range opt.bound.Arrays {
 		hop := len(k.nodes) - 1 - i/len(s.Edges)
 		opt.arrays = append(opt.arrays, deviceArray{kind: rowOfEdge, at: i % len(s.Edges),
 			stage: hop + int(bit(k.near))*(hop+1)})
 	}
-	w, err := openDeviceAssembly(env, d, opt)
-	if err != nil {
-		return nil, closeAll(closers, err)
-	}
-	w.(*deviceAssembly).own(closers...)
-	return w, nil
+	return o.worker(d, opt)
 }
 
-// open finds what the kernels read, and holds them.
-func (d *deviceLayer) open(env *DeviceEnv, closers *[]io.Closer) (err error) {
-	if d.column, err = d.values.values(env.Graph); err != nil {
-		return err
-	}
+// find finds what the kernels read.
+func (d *deviceLayer) find(o *deviceOpening) {
+	var err error
+	d.column, err = d.values.values(o.Graph)
+	o.fail(err)
 	if n := len(d.sums); n > 0 {
 		d.total = d.sums[n-1]
 	}
-	if len(env.Topology.Columns) > 0 {
-		d.from.weights = env.Topology.Columns[0]
+	if len(o.Topology.Columns) > 0 {
+		d.from.weights = o.Topology.Columns[0]
 		d.from.weightBytes = widthOf(d.column.weights32 != nil, d.column.weights64 != nil)
 	}
 	// Few nodes in the pool: each look-up that finds none takes one read mostly, and that is most of them.
 	d.from.bits = int64(keyBits(16*int64(max(slices.Max(d.nodes), 8)) - 1))
 	if d.guide != nil {
 		guide, shift := d.guide()
-		d.from.shift = int64(shift)
-		if d.from.guide, err = env.attach(unified.FromSlice(guide), closers); err != nil {
-			return err
-		}
+		d.from.shift, d.from.guide = int64(shift), o.attach(unified.FromSlice(guide))
 	}
-	if d.from.sums, err = env.attach(unified.FromSlice(d.sums), closers); err != nil {
-		return err
-	}
-	d.kernels, err = sharedLayerKernels.Hold(env.Device, loadLayerKernels)
-	return err
+	d.from.sums = o.attach(unified.FromSlice(d.sums))
 }
 
 // guideOf returns where draws begin to search sums: element i is the first that is above i * 2^shift. H.-C. Chen,
@@ -113,28 +95,15 @@ func guideOf(sums []uint64) (guide []int64, shift int) {
 }
 
 // lists returns the picker of all edges of the destinations, for hops that draw nodes.
-func (d *deviceLayer) lists(env *DeviceEnv) (devicePicker, error) {
+func (d *deviceLayer) lists(o *deviceOpening) devicePicker {
 	all := make(hopFanouts, len(d.nodes))
 	for h, n := range d.nodes {
 		if all[h] = make([]int, len(d.schema.Edges)); n > 0 {
 			all[h] = slices.Repeat([]int{All}, len(d.schema.Edges))
 		}
 	}
-	var err error
-	if d.sorter.kernels, err = sharedSortKernels.Hold(env.Device, loadSortKernels); err != nil {
-		return nil, err
-	}
-	return newDeviceNeighbor(env, d.schema, all, false)
-}
-
-func (d *deviceLayer) close() (err error) {
-	if d.kernels != nil {
-		err = sharedLayerKernels.LetGo(d.on)
-	}
-	if d.sorter.kernels != nil {
-		err = errors.Join(err, sharedSortKernels.LetGo(d.on))
-	}
-	return err
+	d.sorter.kernels = hold(o, &sharedSortKernels, loadSortKernels)
+	return newDeviceNeighbor(o, d.schema, all, false)
 }
 
 func (d *deviceLayer) needs() deviceNeeds { return deviceNeeds{eligible: true} }
@@ -175,50 +144,30 @@ func (d *deviceLayer) step(l *deviceLaunch) deviceLayerStep {
 	return step
 }
 
-func (d *deviceLayer) count(l *deviceLaunch) error {
+func (d *deviceLayer) count(l *deviceLaunch) {
 	step := d.step(l)
 	switch {
 	case step.nodes > 0 && d.near:
-		if err := d.addUp(l, step); err != nil {
-			return err
-		}
+		d.addUp(l, step)
 	case step.nodes > 0 && d.total > 0:
-		if err := d.kernels.layerClear.Launch(l.stream, l.grid(2<<step.bits/32), l.block(), 0, step); err != nil {
-			return err
-		}
+		put(l, d.kernels.layerClear, 2<<step.bits/32, step)
 	}
 	if step.nodes > 0 && (d.near || d.total > 0) {
-		if err := d.kernels.layerDraw.Launch(l.stream, l.grid((step.nodes+31)/32), l.block(), 0, step); err != nil {
-			return err
-		}
+		put(l, d.kernels.layerDraw, (step.nodes+31)/32, step)
 	}
-	if err := l.measure(); err != nil {
-		return err
-	}
-	return d.kernels.layerCount.Launch(l.stream, l.grid(32*l.runs), l.block(), 0, step)
+	l.measure()
+	put(l, d.kernels.layerCount, 32*l.runs, step)
 }
 
 // addUp puts on the stream what adds up the importance of the sources of the edges that were listed.
-func (d *deviceLayer) addUp(l *deviceLaunch, step deviceLayerStep) (err error) {
-	k, grid := d.kernels, l.grid(l.reached)
-	if err := k.layerKey.Launch(l.stream, grid, l.block(), 0, step); err != nil {
-		return err
-	}
-	if step.sorted, err = d.sorter.sort(l, keyBits(d.schema.NumNodes()), 0, 2, 0); err != nil {
-		return err
-	}
-	if err := k.layerSum.Launch(l.stream, grid, l.block(), 0, step); err != nil {
-		return err
-	}
-	if err := k.layerWhole.Launch(l.stream, grid, l.block(), 0, step); err != nil {
-		return err
-	}
-	if err := k.layerPlace.Launch(l.stream, 1, deviceSpine, 0, step); err != nil {
-		return err
-	}
-	return k.layerAdd.Launch(l.stream, grid, l.block(), 0, step)
+func (d *deviceLayer) addUp(l *deviceLaunch, step deviceLayerStep) {
+	k := d.kernels
+	put(l, k.layerKey, l.reached, step)
+	step.sorted = d.sorter.sort(l, keyBits(d.schema.NumNodes()), 0, 2, 0)
+	put(l, k.layerSum, l.reached, step)
+	put(l, k.layerWhole, l.reached, step)
+	putOne(l, k.layerPlace, step)
+	put(l, k.layerAdd, l.reached, step)
 }
 
-func (d *deviceLayer) pick(l *deviceLaunch) error {
-	return d.kernels.layerPick.Launch(l.stream, l.grid(32*l.runs), l.block(), 0, d.step(l))
-}
+func (d *deviceLayer) pick(l *deviceLaunch) { put(l, d.kernels.layerPick, 32*l.runs, d.step(l)) }

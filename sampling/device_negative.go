@@ -16,9 +16,8 @@ import (
 // them, because it delivers them and passes them to the sampler as seeds. Close it before the Drawer and the device.
 type DeviceDrawer struct {
 	of      *Drawer
-	env     DeviceEnv
+	env     *deviceOpening // holds tables and kernels
 	kernels *negativeKernels
-	tables  []*pinned.Attachment
 	links   []deviceLinks // [edge type] what is the same in every batch
 	ids     unified.DType // of the graph on the device
 	blocks  int
@@ -31,15 +30,10 @@ var sharedNegativeKernels device.PerDevice[*negativeKernels]
 // OpenDevice opens a drawer that draws on a device. It uses Device, Stream, MaxBlocks and the graph's arrays in
 // Topology from env, and takes memory by Scratch: 48 bytes an edge and 16 a negative, on the host and on the device.
 // Kernels read the tables of d by pinned.Attach, whose errors it returns.
-func (d *Drawer) OpenDevice(ctx context.Context, env DeviceEnv) (_ *DeviceDrawer, err error) {
-	s := d.finder.schema
-	x := &DeviceDrawer{of: d, env: env, links: make([]deviceLinks, len(s.Edges)), ids: s.IDType(),
-		blocks: env.MaxBlocks}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, x.Close())
-		}
-	}()
+func (d *Drawer) OpenDevice(ctx context.Context, env DeviceEnv) (*DeviceDrawer, error) {
+	s, on := d.finder.schema, &deviceOpening{DeviceEnv: env, ctx: ctx}
+	x := &DeviceDrawer{of: d, env: on, links: make([]deviceLinks, len(s.Edges)), ids: s.IDType(), blocks: env.MaxBlocks,
+		kernels: hold(on, &sharedNegativeKernels, loadNegativeKernels)}
 	if x.blocks <= 0 {
 		x.blocks = defaultBlocksOfSM * max(env.Device.SMs(), 1)
 	}
@@ -53,51 +47,21 @@ func (d *Drawer) OpenDevice(ctx context.Context, env DeviceEnv) (_ *DeviceDrawer
 			source: env.Graph.Offset(et.Src), target: env.Graph.Offset(et.Dst)}
 		for end, to := range []*deviceNegativeNodes{&l.sources, &l.targets} {
 			if in := d.ends[e][end]; in != nil {
-				if *to, err = x.attach(ctx, in); err != nil {
-					return nil, err
-				}
+				*to = deviceNegativeNodes{nodes: in.n, order: on.attach(unified.FromSlice(in.order)),
+					sorted: on.attach(unified.FromSlice(in.sorted)), sums: on.attach(unified.FromSlice(in.sums))}
 			}
 		}
 		x.links[e] = l
 	}
-	x.kernels, err = sharedNegativeKernels.Hold(env.Device, loadNegativeKernels)
-	return x, err
-}
-
-// attach lets the device address tables.
-func (x *DeviceDrawer) attach(ctx context.Context, in *negativeNodes) (to deviceNegativeNodes, err error) {
-	to.nodes = in.n
-	at := func(to *device.Address, b []byte) {
-		if len(b) == 0 || err != nil {
-			return
-		}
-		var a *pinned.Attachment
-		if a, err = pinned.Attach(ctx, x.env.Device, b, pinned.AttachOptions{Ledger: x.env.Scratch.Ledger,
-			Purpose: pinned.Scratch}); err == nil {
-			x.tables = append(x.tables, a)
-			*to = a.Address()
-		}
+	if on.err != nil {
+		return nil, on.close()
 	}
-	at(&to.order, unified.FromSlice(in.order).Bytes())
-	at(&to.sorted, unified.FromSlice(in.sorted).Bytes())
-	if len(in.sums) > 0 {
-		at(&to.sums, unsafe.Slice((*byte)(unsafe.Pointer(&in.sums[0])), 8*len(in.sums)))
-	}
-	return to, err
+	return x, nil
 }
 
 // Close frees the drawer's memory.
 func (x *DeviceDrawer) Close() error {
-	errs := []error{x.host.Close(), x.device.Close()}
-	for _, a := range x.tables {
-		errs = append(errs, a.Close())
-	}
-	x.tables = nil
-	if x.kernels != nil {
-		errs = append(errs, sharedNegativeKernels.LetGo(x.env.Device))
-		x.kernels = nil
-	}
-	return errors.Join(errs...)
+	return errors.Join(x.host.Close(), x.device.Close(), x.env.close())
 }
 
 // linksLayout says where the parts of a batch of links lie, on the host and on the device: what goes to the device,
@@ -191,12 +155,10 @@ func (s *negativeNodes) since(id int64) int64 {
 // run draws, and waits.
 func (x *DeviceDrawer) run(l *linksLayout, mem []byte, types, negatives int64) error {
 	at := func(offset int64) device.Address { return x.device.Address() + device.Address(offset) }
-	o, top := &x.of.opt, &x.env.Topology
+	o, top, g := &x.of.opt, &x.env.Topology, x.env.Graph
 	step := deviceNegativeStep{indptr: top.Indptr, indices: top.Indices, types: top.Types,
-		numNodes: x.env.Graph.NumNodes(), numEdges: x.env.Graph.NumEdges(),
-		typeBytes: x.env.Graph.Types().DType().Size(), wideIds: bit(x.ids == unified.Int64), links: at(l.links),
-		numLinks:  types,
-		negatives: negatives, sources: at(l.sources), targets: at(l.targets), items: at(l.items), times: at(l.times),
+		numNodes: g.NumNodes(), numEdges: g.NumEdges(), typeBytes: g.Types().DType().Size(),
+		wideIds: bit(x.ids == unified.Int64), links: at(l.links), numLinks: types, negatives: negatives, sources: at(l.sources), targets: at(l.targets), items: at(l.items), times: at(l.times),
 		sourceTimes: at(l.sourceTimes), targetTimes: at(l.targetTimes), ratio: o.Ratio, law: deviceLaw(o.Law),
 		replace: deviceEnd(o.Replace), timed: bit(o.Time != ""), strict: bit(o.Strict), tries: int64(o.tries()),
 		made: at(l.made), badNode: at(l.badNode)}
@@ -205,8 +167,7 @@ func (x *DeviceDrawer) run(l *linksLayout, mem []byte, types, negatives int64) e
 		return err
 	}
 	blocks := min((negatives+deviceThreads-1)/deviceThreads, int64(x.blocks))
-	grid, block := int(blocks), deviceThreads
-	if err := x.kernels.negativeDraw.Launch(s, grid, block, 0, step); err != nil {
+	if err := x.kernels.negativeDraw.Launch(s, int(blocks), deviceThreads, 0, step); err != nil {
 		return err
 	}
 	if err := s.CopyToHost(mem[l.badNode:l.size], at(l.badNode)); err != nil {

@@ -1,8 +1,6 @@
 package sampling
 
 import (
-	"errors"
-
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/graph"
 )
@@ -11,7 +9,6 @@ var _ DeviceSampler = Neighbor{}
 
 // deviceNeighbor picks for Neighbor on a device: neighbor.cu says how many edges a destination takes, and which.
 type deviceNeighbor struct {
-	device  *device.Device
 	kernels *neighborKernels
 	keys    []uint64 // of the edge types
 	fanouts hopFanouts
@@ -27,60 +24,45 @@ func (n Neighbor) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 	if n.Direction != In {
 		return openDevicePrepared(n, env)
 	}
-	if err := n.validate(s); err != nil {
-		return nil, err
-	}
-	p, err := newHopFanouts(s, n.Fanouts, n.PerType)
+	rules, err := n.check(s)
 	if err != nil {
 		return nil, err
 	}
+	o := openOn(env)
 	opt := deviceOptions{frontier: n.Frontier, disjoint: n.Disjoint, excludes: !n.Together,
-		bound: n.bound(s, env.BatchSize)}.induced(n, s, env.BatchSize)
-	of := s // of the picker
+		bound: rules.bound(s, env.BatchSize)}.induced(rules, s, env.BatchSize)
+	of, p := s, rules.hops // of the picker
 	if n.Together {
 		of, p = allEdgesOf(s), p.ofNodeTypes(s, n.Fanouts)
 	}
 	var pick devicePicker
 	if n.chooses() {
-		d, err := newDeviceChoose(n, &env, of, p)
-		if err != nil {
-			return nil, err
-		}
+		d := newDeviceChoose(o, n, of, p)
 		if pick = d; n.Time.on() {
 			opt.times = func(req *Request, times []int64) error {
 				return req.itemTimes(s, d.values.nodes, n.Time.AsOf, times)
 			}
 		}
-	} else if pick, err = newDeviceNeighbor(&env, of, p, n.Replace); err != nil {
-		return nil, err
+	} else {
+		pick = newDeviceNeighbor(o, of, p, n.Replace)
 	}
 	if n.Together {
 		opt.reacher, opt.mixes = pick, true
-		if pick, err = newDeviceTogether(n, &env, pick); err != nil {
-			return nil, errors.Join(err, opt.reacher.close())
-		}
+		pick = newDeviceTogether(o, n, pick)
 	}
-	return openDeviceAssembly(env, pick, opt)
+	return o.worker(pick, opt)
 }
 
 // newDeviceNeighbor makes one over edges of the types of a schema.
-func newDeviceNeighbor(env *DeviceEnv, s *graph.Schema, p hopFanouts, replace bool) (*deviceNeighbor, error) {
-	d := &deviceNeighbor{device: env.Device, fanouts: p, replace: replace}
+func newDeviceNeighbor(o *deviceOpening, s *graph.Schema, p hopFanouts, replace bool) *deviceNeighbor {
+	d := &deviceNeighbor{fanouts: p, replace: replace, kernels: hold(o, &sharedNeighborKernels, loadNeighborKernels)}
 	for e := range s.Edges {
 		d.keys = append(d.keys, s.Edges[e].Key)
 	}
-	for _, fanouts := range p {
-		for _, k := range fanouts {
-			d.has.all = d.has.all || k == All
-			d.has.large = d.has.large || k > 32 && !replace
-		}
-	}
-	var err error
-	d.kernels, err = sharedNeighborKernels.Hold(env.Device, loadNeighborKernels)
-	return d, err
+	d.has.all = p.takesAll()
+	d.has.large = !replace && p.any(func(k int) bool { return k > 32 })
+	return d
 }
-
-func (d *deviceNeighbor) close() error { return sharedNeighborKernels.LetGo(d.device) }
 
 func (d *deviceNeighbor) needs() deviceNeeds { return deviceNeeds{cells: d.has.large} }
 
@@ -89,16 +71,13 @@ func (d *deviceNeighbor) describe(seg *deviceSegment, r Rand, hop, edgeType int)
 	seg.key = r.Stage(d.keys[edgeType], PurposePick, uint8(hop)).key
 }
 
-func (d *deviceNeighbor) count(l *deviceLaunch) error {
-	return d.kernels.neighborCount.Launch(l.stream, l.grid(l.runs), l.block(), 0, d.step(l))
-}
+func (d *deviceNeighbor) count(l *deviceLaunch) { put(l, d.kernels.neighborCount, l.runs, d.step(l)) }
 
-func (d *deviceNeighbor) pick(l *deviceLaunch) error {
-	err := d.kernels.neighborPick.Launch(l.stream, l.grid(32*l.runs), l.block(), 0, d.step(l))
-	if err != nil || !d.has.all {
-		return err
+func (d *deviceNeighbor) pick(l *deviceLaunch) {
+	put(l, d.kernels.neighborPick, 32*l.runs, d.step(l))
+	if d.has.all {
+		put(l, d.kernels.neighborExpand, l.words, d.step(l))
 	}
-	return d.kernels.neighborExpand.Launch(l.stream, l.grid(l.words), l.block(), 0, d.step(l))
 }
 
 func (d *deviceNeighbor) step(l *deviceLaunch) deviceNeighborStep {

@@ -11,11 +11,9 @@ type devicePicker interface {
 	// over.
 	describe(seg *deviceSegment, r Rand, hop, edgeType int)
 	// count puts kernels on the stream that count the picks of a stage (count_picks).
-	count(*deviceLaunch) error
+	count(*deviceLaunch)
 	// pick puts kernels on the stream that write the indptr of the stage's blocks and take the edges.
-	pick(*deviceLaunch) error
-	// close lets go of the kernels. None may be running.
-	close() error
+	pick(*deviceLaunch)
 }
 
 // deviceNeeds is memory that not every picker needs.
@@ -54,10 +52,8 @@ type deviceWeigher interface {
 type devicePlacer interface {
 	deviceSender
 	// cells returns how many nodes a request of that many seeds can draw, repeats included.
-	cells(seeds int64) int64
+	cells(c *deviceCapacity, seeds int64) int64
 	// place puts kernels on the stream that write the nodes that a stage places to Batch.scratch, and how many they
 	// are to its segments (place_nodes of place.cuh).
-	place(*deviceLaunch) error
-	// close lets go of the kernels. None may be running.
-	close() error
+	place(*deviceLaunch)
 }

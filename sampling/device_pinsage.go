@@ -14,7 +14,6 @@ var sharedPinSageKernels device.PerDevice[*pinsageKernels]
 // devicePinSage picks for PinSage on a device: pinsage.cu.
 type devicePinSage struct {
 	visitRules
-	on      *device.Device
 	kernels *pinsageKernels
 	schema  *graph.Schema
 	room    int64 // destinations
@@ -30,10 +29,8 @@ func (k PinSage) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &devicePinSage{visitRules: rules, on: env.Device, schema: s}
-	if d.kernels, err = sharedPinSageKernels.Hold(env.Device, loadPinsageKernels); err != nil {
-		return nil, err
-	}
+	o := openOn(env)
+	d := &devicePinSage{visitRules: rules, schema: s, kernels: hold(o, &sharedPinSageKernels, loadPinsageKernels)}
 	opt := deviceOptions{frontier: AllNodes, bound: rules.bound(s, env.BatchSize), rawFault: true,
 		check: func(req *Request) error {
 			return rules.checkSeeds(s, func(t int) int64 { return req.NumSeeds(s, t) })
@@ -41,7 +38,7 @@ func (k PinSage) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 	for layer := range opt.bound.Arrays {
 		opt.arrays = append(opt.arrays, deviceArray{kind: rowOfEdge, at: rules.as, stage: rules.hops - 1 - layer})
 	}
-	return openDeviceAssembly(env, d, opt)
+	return o.worker(d, opt)
 }
 
 // checkSeeds refuses seeds that are not of the neighbours' type. seeds returns how many there are of each type.
@@ -55,8 +52,6 @@ func (p *visitRules) checkSeeds(s *graph.Schema, seeds func(t int) int64) error 
 	}
 	return nil
 }
-
-func (d *devicePinSage) close() error { return sharedPinSageKernels.LetGo(d.on) }
 
 func (d *devicePinSage) needs() deviceNeeds { return deviceNeeds{eligible: true} }
 
@@ -80,14 +75,10 @@ func (d *devicePinSage) step(l *deviceLaunch) devicePinSageStep {
 	return devicePinSageStep{at: l.step, rules: l.own, edgeType: int64(d.as), most: int64(d.most), room: d.room}
 }
 
-func (d *devicePinSage) count(l *deviceLaunch) error {
-	step, walks := d.step(l), d.room*int64(d.walks.perSeed)
-	if err := d.kernels.pinsageWalk.Launch(l.stream, l.grid((walks+31)/32), l.block(), 0, step); err != nil {
-		return err
-	}
-	return d.kernels.pinsageCount.Launch(l.stream, l.grid(32*l.runs), l.block(), 0, step)
+func (d *devicePinSage) count(l *deviceLaunch) {
+	walks := d.room * int64(d.walks.perSeed)
+	put(l, d.kernels.pinsageWalk, (walks+31)/32, d.step(l))
+	put(l, d.kernels.pinsageCount, 32*l.runs, d.step(l))
 }
 
-func (d *devicePinSage) pick(l *deviceLaunch) error {
-	return d.kernels.pinsagePick.Launch(l.stream, l.grid(32*l.runs), l.block(), 0, d.step(l))
-}
+func (d *devicePinSage) pick(l *deviceLaunch) { put(l, d.kernels.pinsagePick, 32*l.runs, d.step(l)) }

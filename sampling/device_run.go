@@ -6,8 +6,6 @@ import (
 	"github.com/khop-gnn/khop/device"
 )
 
-var sharedAssemblyKernels device.PerDevice[*assemblyKernels]
-
 // launches has all that the launches of a batch depend on.
 type launches struct {
 	device   device.Address
@@ -25,7 +23,8 @@ type deviceLaunch struct {
 	runs, words int64
 	reached     int64 // words of the stage before, that the reacher lists
 	hop         int
-	blocks      int // that a grid may have
+	blocks      int   // that a grid may have
+	err         error // of the first launch that failed; none follows
 }
 
 // grid returns blocks for a number of warps.
@@ -34,19 +33,24 @@ func (l *deviceLaunch) grid(warps int64) int {
 	return int(max(min(blocks, int64(l.blocks)), 1))
 }
 
-func (l *deviceLaunch) block() int { return deviceThreads }
-
-// measure launches what comes before kernels that call count_each, unless these have no need of it.
-func (l *deviceLaunch) measure() error {
-	if err := l.kernels.assemblyMeasure.Launch(l.stream, l.grid(l.runs), l.block(), 0, l.step); err != nil {
-		return err
+// put launches a kernel over a number of warps.
+func put[S any](l *deviceLaunch, k device.Launcher[S], warps int64, step S) {
+	if l.err == nil {
+		l.err = k.Launch(l.stream, l.grid(warps), deviceThreads, 0, step)
 	}
-	return l.kernels.assemblyHubs.Launch(l.stream, l.grid(l.runs), l.block(), 0, l.step)
 }
 
-// one launches a kernel that is one block.
-func (l *deviceLaunch) one(k device.Launcher[deviceStep]) error {
-	return k.Launch(l.stream, 1, deviceSpine, 0, l.step)
+// putOne launches a kernel that is one block.
+func putOne[S any](l *deviceLaunch, k device.Launcher[S], step S) {
+	if l.err == nil {
+		l.err = k.Launch(l.stream, 1, deviceSpine, 0, step)
+	}
+}
+
+// measure launches what comes before kernels that call count_each, unless these have no need of it.
+func (l *deviceLaunch) measure() {
+	put(l, l.kernels.assemblyMeasure, l.runs, l.step)
+	put(l, l.kernels.assemblyHubs, l.runs, l.step)
 }
 
 // capture makes the graph of a batch's launches, which are dozens, unless there is one for buffers as they are. It is
@@ -91,73 +95,55 @@ func (w *deviceAssembly) launch(stream *device.Stream) error {
 	}
 	l := deviceLaunch{stream: stream, step: deviceStep{batch: w.at(w.layout.batch)}, kernels: w.kernels,
 		own: w.at(w.layout.own), blocks: w.blocks, words: roundUp32(w.seedRoom)/32 + int64(len(w.schema.Nodes))}
-	if err := w.launchExclude(&l); err != nil {
-		return err
-	}
-	if err := w.kernels.assemblySeed.Launch(stream, l.grid(l.words), l.block(), 0, l.step); err != nil {
-		return err
-	}
-	if err := w.launchLocal(&l); err != nil {
-		return err
-	}
+	w.launchExclude(&l)
+	put(&l, w.kernels.assemblySeed, l.words, l.step)
+	w.launchLocal(&l)
 	for h, kind := range w.stages {
 		l.step.stage, l.runs, l.words, l.reached = int64(h+1), 0, w.capacity.picks(h)/32, l.words
 		l.hop = w.hopOf[h]
 		if kind != stagePlace {
 			l.runs = w.stageDsts(h) / 32
 		}
-		if err := w.launchStage(&l, kind); err != nil {
-			return err
-		}
+		w.launchStage(&l, kind)
+	}
+	if l.err != nil {
+		return l.err
 	}
 	return stream.CopyToHost(w.description[:w.layout.results], w.device.Address())
 }
 
-func (w *deviceAssembly) launchStage(l *deviceLaunch, kind stageKind) error {
+func (w *deviceAssembly) launchStage(l *deviceLaunch, kind stageKind) {
 	count, pick := w.induceCount, w.inducePick
 	switch kind {
 	case stagePlace:
-		if err := w.placer.place(l); err != nil {
-			return err
-		}
-		if err := w.kernels.assemblySeed.Launch(l.stream, l.grid(l.words), l.block(), 0, l.step); err != nil {
-			return err
-		}
-		return w.launchLocal(l)
+		w.placer.place(l)
+		put(l, w.kernels.assemblySeed, l.words, l.step)
+		w.launchLocal(l)
+		return
 	case stageHop:
 		count, pick = w.picker.count, w.picker.pick
 	case stageReach:
 		count, pick = w.reacher.count, w.reacher.pick
 	}
-	if err := count(l); err != nil {
-		return err
+	count(l)
+	putOne(l, w.kernels.assemblyAdmit, l.step)
+	pick(l)
+	switch kind {
+	case stageReach:
+		putOne(l, w.kernels.assemblyLists, l.step)
+	case stageHop:
+		w.launchLocal(l)
 	}
-	if err := l.one(w.kernels.assemblyAdmit); err != nil {
-		return err
-	}
-	if err := pick(l); err != nil || kind == stageInduce {
-		return err
-	}
-	if kind == stageReach {
-		return l.one(w.kernels.assemblyLists)
-	}
-	return w.launchLocal(l)
 }
 
 // launchLocal gives the picks of a stage local ids.
-func (w *deviceAssembly) launchLocal(l *deviceLaunch) error {
-	k, grid, appends := w.kernels, l.grid(l.words), w.kernels.assemblyAppend
+func (w *deviceAssembly) launchLocal(l *deviceLaunch) {
+	k, appends := w.kernels, w.kernels.assemblyAppend
 	if w.apart() {
 		appends = k.assemblyAppendTrees
 	}
-	if err := k.assemblyFlag.Launch(l.stream, grid, l.block(), 0, l.step); err != nil {
-		return err
-	}
-	if err := l.one(k.assemblyLists); err != nil {
-		return err
-	}
-	if err := appends.Launch(l.stream, grid, l.block(), 0, l.step); err != nil {
-		return err
-	}
-	return k.assemblyRelabel.Launch(l.stream, grid, l.block(), 0, l.step)
+	put(l, k.assemblyFlag, l.words, l.step)
+	putOne(l, k.assemblyLists, l.step)
+	put(l, appends, l.words, l.step)
+	put(l, k.assemblyRelabel, l.words, l.step)
 }

@@ -1,7 +1,6 @@
 package sampling
 
 import (
-	"io"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
@@ -14,7 +13,6 @@ var sharedSaintKernels device.PerDevice[*saintKernels]
 // deviceSaint draws the nodes of subgraphs on a device: saint.cu.
 type deviceSaint struct {
 	Saint
-	on      *device.Device
 	kernels *saintKernels
 }
 
@@ -31,18 +29,18 @@ func (p *preparedSaint) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 	return p.openDevice(env, &p.counts)
 }
 
-func (k Saint) openDevice(env DeviceEnv, counts *saintCounts) (_ DeviceWorker, err error) {
-	s, closers := env.Graph.Schema(), []io.Closer(nil)
+func (k Saint) openDevice(env DeviceEnv, counts *saintCounts) (DeviceWorker, error) {
+	s := env.Graph.Schema()
 	if err := k.validate(s); err != nil {
 		return nil, err
 	}
+	o := openOn(env)
 	opt := deviceOptions{frontier: AllNodes, bound: k.bound(s, 1), stages: []stageKind{stagePlace, stageInduce},
-		request: func(req *Request) (*Request, error) { return emptyRequest(s, req), nil }}
+		request: func(req *Request) (*Request, error) { return emptyRequest(s, req), nil },
+		placer:  &deviceSaint{Saint: k, kernels: hold(o, &sharedSaintKernels, loadSaintKernels)}}
 	if counts != nil {
-		opt.norms = &deviceNorms{graphs: counts.graphs}
-		if opt.norms.nodes, err = env.attach(unified.FromSlice(counts.nodes), &closers); err == nil {
-			opt.norms.edges, err = env.attach(unified.FromSlice(counts.edges), &closers)
-		}
+		opt.norms = &deviceNorms{graphs: counts.graphs, nodes: o.attach(unified.FromSlice(counts.nodes)),
+			edges: o.attach(unified.FromSlice(counts.edges))}
 		for i := range opt.bound.Arrays {
 			a := deviceArray{at: i}
 			if i >= len(s.Nodes) {
@@ -51,25 +49,12 @@ func (k Saint) openDevice(env DeviceEnv, counts *saintCounts) (_ DeviceWorker, e
 			opt.arrays = append(opt.arrays, a)
 		}
 	}
-	d := &deviceSaint{Saint: k, on: env.Device}
-	if err == nil {
-		d.kernels, err = sharedSaintKernels.Hold(env.Device, loadSaintKernels)
-	}
-	if err != nil {
-		return nil, closeAll(closers, err)
-	}
-	opt.placer = d
-	w, err := openDeviceAssembly(env, nil, opt)
-	if err != nil {
-		return nil, closeAll(closers, err)
-	}
-	w.(*deviceAssembly).own(closers...)
-	return w, nil
+	return o.worker(nil, opt)
 }
 
-func (d *deviceSaint) close() error { return sharedSaintKernels.LetGo(d.on) }
-
-func (d *deviceSaint) cells(int64) int64 { return int64(d.Budget) * int64(d.steps()+1) }
+func (d *deviceSaint) cells(*deviceCapacity, int64) int64 {
+	return int64(d.Budget) * int64(d.steps()+1)
+}
 
 func (d *deviceSaint) ownBytes() int64 { return int64(unsafe.Sizeof(deviceSaintRules{})) }
 
@@ -77,8 +62,8 @@ func (d *deviceSaint) own(r Rand, _ *graph.Sample, to []byte) {
 	part[deviceSaintRules](to, 0, 1)[0].key = r.Stage(0, purposeSaint, 0).key
 }
 
-func (d *deviceSaint) place(l *deviceLaunch) error {
+func (d *deviceSaint) place(l *deviceLaunch) {
 	step := deviceSaintStep{at: l.step, rules: l.own, budget: int64(d.Budget), steps: int64(d.steps()),
 		kind: int64(d.Kind)}
-	return d.kernels.saintDraw.Launch(l.stream, l.grid(l.words), l.block(), 0, step)
+	put(l, d.kernels.saintDraw, l.words, step)
 }

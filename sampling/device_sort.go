@@ -22,21 +22,15 @@ func keyBits(n int64) int { return max(bits.Len64(uint64(n)), 1) }
 
 // sort puts the items of an array in order of the lowest bits of their keys, by way of two others, and returns in which
 // of the arrays they are then. Arrays are cells an item.
-func (d *deviceSort) sort(l *deviceLaunch, keyBits int, from, to, other int64) (int64, error) {
+func (d *deviceSort) sort(l *deviceLaunch, keyBits int, from, to, other int64) int64 {
 	step := deviceSortStep{at: l.step, room: d.room, from: from}
 	for shift := 0; shift < keyBits; shift += 5 {
 		step.shift, step.to = int64(shift), to
-		words := d.room / 32
-		if err := d.kernels.sortCount.Launch(l.stream, l.grid(min(words, 512)), l.block(), 0, step); err != nil {
-			return 0, err
-		}
-		if err := d.kernels.sortPlace.Launch(l.stream, 1, deviceSpine, 0, step); err != nil {
-			return 0, err
-		}
-		if err := d.kernels.sortMove.Launch(l.stream, l.grid(min(words, 512)), l.block(), 0, step); err != nil {
-			return 0, err
-		}
+		words := min(d.room/32, 512)
+		put(l, d.kernels.sortCount, words, step)
+		putOne(l, d.kernels.sortPlace, step)
+		put(l, d.kernels.sortMove, words, step)
 		step.from, to, other = to, other, to
 	}
-	return step.from, nil
+	return step.from
 }

@@ -6,25 +6,20 @@ var sharedTogetherKernels device.PerDevice[*togetherKernels]
 
 // deviceTogether deals the picks of another picker out to the edge types: together.cu.
 type deviceTogether struct {
-	on      *device.Device
 	kernels *togetherKernels
 	from    deviceTogetherStep // what is the same in every hop
 }
 
 // newDeviceTogether makes one for the picks of another.
-func newDeviceTogether(n Neighbor, env *DeviceEnv, picks devicePicker) (devicePicker, error) {
-	d := &deviceTogether{on: env.Device}
+func newDeviceTogether(o *deviceOpening, n Neighbor, picks devicePicker) *deviceTogether {
+	d := &deviceTogether{kernels: hold(o, &sharedTogetherKernels, loadTogetherKernels)}
 	d.from.sort = bit(n.Replace)
 	if c, ok := picks.(*deviceChoose); ok {
 		d.from.times, d.from.timeBytes, d.from.timed, d.from.chain = c.step.times, c.step.timeBytes, c.step.timed,
 			c.step.chain
 	}
-	var err error
-	d.kernels, err = sharedTogetherKernels.Hold(env.Device, loadTogetherKernels)
-	return d, err
+	return d
 }
-
-func (d *deviceTogether) close() error { return sharedTogetherKernels.LetGo(d.on) }
 
 func (d *deviceTogether) needs() deviceNeeds { return deviceNeeds{eligible: true} }
 
@@ -36,13 +31,9 @@ func (d *deviceTogether) step(l *deviceLaunch) deviceTogetherStep {
 	return step
 }
 
-func (d *deviceTogether) count(l *deviceLaunch) error {
-	if err := l.measure(); err != nil { // which clears sums
-		return err
-	}
-	return d.kernels.togetherCount.Launch(l.stream, l.grid(32*l.runs), l.block(), 0, d.step(l))
+func (d *deviceTogether) count(l *deviceLaunch) {
+	l.measure() // which clears sums
+	put(l, d.kernels.togetherCount, 32*l.runs, d.step(l))
 }
 
-func (d *deviceTogether) pick(l *deviceLaunch) error {
-	return d.kernels.togetherPick.Launch(l.stream, l.grid(32*l.runs), l.block(), 0, d.step(l))
-}
+func (d *deviceTogether) pick(l *deviceLaunch) { put(l, d.kernels.togetherPick, 32*l.runs, d.step(l)) }

@@ -14,36 +14,25 @@ var sharedWalkKernels device.PerDevice[*walkKernels]
 // deviceWalk takes walks on a device: walk.cu.
 type deviceWalk struct {
 	walkRules
-	on      *device.Device
 	kernels *walkKernels
 	schema  *graph.Schema
 }
 
 // OpenDevice implements DeviceSampler.
-func (k Walk) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
-	rules, err := k.rules(env.Graph.Schema())
-	if err != nil {
-		return nil, err
-	}
-	return rules.openDevice(env)
-}
+func (k Walk) OpenDevice(env DeviceEnv) (DeviceWorker, error) { return openWalks(k.rules, env) }
 
 // OpenDevice implements DeviceSampler.
-func (k Node2Vec) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
-	rules, err := k.rules(env.Graph.Schema())
+func (k Node2Vec) OpenDevice(env DeviceEnv) (DeviceWorker, error) { return openWalks(k.rules, env) }
+
+// openWalks opens a worker on a device by a function that checks the options.
+func openWalks(rules func(*graph.Schema) (walkRules, error), env DeviceEnv) (DeviceWorker, error) {
+	s := env.Graph.Schema()
+	w, err := rules(s)
 	if err != nil {
 		return nil, err
 	}
-	return rules.openDevice(env)
-}
-
-func (w walkRules) openDevice(env DeviceEnv) (DeviceWorker, error) {
-	s := env.Graph.Schema()
-	d := &deviceWalk{walkRules: w, on: env.Device, schema: s}
-	var err error
-	if d.kernels, err = sharedWalkKernels.Hold(env.Device, loadWalkKernels); err != nil {
-		return nil, err
-	}
+	o := openOn(env)
+	d := &deviceWalk{walkRules: w, schema: s, kernels: hold(o, &sharedWalkKernels, loadWalkKernels)}
 	opt := deviceOptions{frontier: AllNodes, bound: w.bound(s, env.BatchSize), stages: []stageKind{stagePlace},
 		placer: d, rawFault: true}
 	for i := range opt.bound.Arrays {
@@ -53,12 +42,12 @@ func (w walkRules) openDevice(env DeviceEnv) (DeviceWorker, error) {
 	opt.check = func(req *Request) error {
 		return w.checkSeeds(s, func(t int) int64 { return req.NumSeeds(s, t) })
 	}
-	return openDeviceAssembly(env, nil, opt)
+	return o.worker(nil, opt)
 }
 
-func (d *deviceWalk) close() error { return sharedWalkKernels.LetGo(d.on) }
-
-func (d *deviceWalk) cells(seeds int64) int64 { return seeds * int64(d.perSeed) * int64(d.length+1) }
+func (d *deviceWalk) cells(_ *deviceCapacity, seeds int64) int64 {
+	return seeds * int64(d.perSeed) * int64(d.length+1)
+}
 
 func (d *deviceWalk) ownBytes() int64 { return d.walkRules.deviceBytes() }
 
@@ -72,8 +61,8 @@ func (d *deviceWalk) own(r Rand, out *graph.Sample, to []byte) {
 	}
 }
 
-func (d *deviceWalk) place(l *deviceLaunch) error {
-	return d.kernels.walkTake.Launch(l.stream, l.grid(l.words), l.block(), 0, deviceWalkStep{at: l.step, rules: l.own})
+func (d *deviceWalk) place(l *deviceLaunch) {
+	put(l, d.kernels.walkTake, l.words, deviceWalkStep{at: l.step, rules: l.own})
 }
 
 // deviceBytes is what device writes.

@@ -102,7 +102,7 @@ func (n Neighbor) reversedBytes(s *graph.Schema) int64 {
 
 // reverse makes an index of the edges by source, for directions other than In.
 func (n Neighbor) reverse(ctx context.Context, env Env) (*reversed, error) {
-	if err := n.validate(env.Graph.Schema()); err != nil {
+	if _, err := n.check(env.Graph.Schema()); err != nil {
 		return nil, err
 	}
 	t := &reversed{Neighbor: n, scratch: scratch{options: env.Scratch}}

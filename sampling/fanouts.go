@@ -74,8 +74,13 @@ func listsFor[T any](what string, types int, all []T, perType map[string][]T,
 // bound returns the most distinct nodes of each type that a batch can have, and the most edges of each [layer][edge
 // type]. With NewNodes all edges lie in layer 0.
 func (p hopFanouts) bound(s *graph.Schema, batchSize int, n Neighbor) (lists []int64, blocks [][]int64) {
-	if n.Time.Chain {
-		return p.boundOfPaths(s, batchSize, n.Frontier)
+	// With Chain a node is in a list once for each time that leads to it, so for each path at most.
+	chain := n.Time.Chain
+	most := func(count, whole int64) int64 {
+		if chain {
+			return count
+		}
+		return min(count, whole)
 	}
 	blocks = make([][]int64, len(p))
 	for l := range blocks {
@@ -84,7 +89,7 @@ func (p hopFanouts) bound(s *graph.Schema, batchSize int, n Neighbor) (lists []i
 	lists = make([]int64, len(s.Nodes))  // nodes of each type reached so far
 	fresh := make([]int64, len(s.Nodes)) // of these, the ones of the last hop
 	for t := range lists {
-		lists[t] = min(int64(batchSize), s.Nodes[t].Count)
+		lists[t] = most(int64(batchSize), s.Nodes[t].Count)
 		fresh[t] = lists[t]
 	}
 	for h, fanouts := range p {
@@ -96,60 +101,34 @@ func (p hopFanouts) bound(s *graph.Schema, batchSize int, n Neighbor) (lists []i
 		for e, k := range fanouts {
 			et := &s.Edges[e]
 			dst := lists[et.Dst]
-			if n.Frontier == NewNodes {
+			if n.Frontier == NewNodes && !chain {
 				dst = fresh[et.Dst]
 			}
 			picks := et.Count
-			if k >= 0 {
+			switch {
+			case k >= 0:
 				picks = sat.Mul(dst, int64(k))
+			case chain:
+				picks = sat.Mul(dst, et.Count)
 			}
 			if !n.Replace {
-				picks = min(picks, et.Count)
+				picks = most(picks, et.Count)
 			}
 			blocks[layer][e] = sat.Add(blocks[layer][e], picks)
 			if !n.Replace { // with NewNodes each node is expanded once
-				blocks[layer][e] = min(blocks[layer][e], et.Count)
+				blocks[layer][e] = most(blocks[layer][e], et.Count)
 			}
 			reached[et.Src] = sat.Add(reached[et.Src], picks)
 		}
-		n.capTogether(s, fanouts, lists, fresh, reached)
+		if !chain {
+			n.capTogether(s, fanouts, lists, fresh, reached)
+		}
 		for t := range lists {
-			grown := min(sat.Add(lists[t], reached[t]), s.Nodes[t].Count)
+			grown := most(sat.Add(lists[t], reached[t]), s.Nodes[t].Count)
 			lists[t], fresh[t] = grown, grown-lists[t]
 			if n.Frontier == NewNodes { // any of the new nodes may be the ones with edges
 				fresh[t] = min(reached[t], s.Nodes[t].Count)
 			}
-		}
-	}
-	return lists, blocks
-}
-
-// boundOfPaths is bound where a node is in a list once for each time that leads to it, so for each path at most.
-func (p hopFanouts) boundOfPaths(s *graph.Schema, batchSize int, f Frontier) (lists []int64, blocks [][]int64) {
-	lists, blocks = make([]int64, len(s.Nodes)), make([][]int64, len(p))
-	for t := range lists {
-		lists[t] = int64(batchSize)
-	}
-	for l := range blocks {
-		blocks[l] = make([]int64, len(s.Edges))
-	}
-	for h, fanouts := range p {
-		layer := blocks[len(p)-1-h]
-		if f == NewNodes {
-			layer = blocks[0]
-		}
-		reached := make([]int64, len(s.Nodes))
-		for e, k := range fanouts {
-			each := s.Edges[e].Count
-			if k >= 0 {
-				each = int64(k)
-			}
-			picks := sat.Mul(lists[s.Edges[e].Dst], each)
-			layer[e] = sat.Add(layer[e], picks)
-			reached[s.Edges[e].Src] = sat.Add(reached[s.Edges[e].Src], picks)
-		}
-		for t := range lists {
-			lists[t] = sat.Add(lists[t], reached[t])
 		}
 	}
 	return lists, blocks

@@ -1,6 +1,7 @@
 package sampling
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sort"
@@ -113,13 +114,7 @@ type excludedEdge struct {
 }
 
 func (h excludedEdge) compare(o excludedEdge) int {
-	switch {
-	case h.edgeType != o.edgeType:
-		return h.edgeType - o.edgeType
-	case h.target != o.target:
-		return int(min(max(h.target-o.target, -1), 1))
-	}
-	return int(min(max(h.pos-o.pos, -1), 1))
+	return cmp.Or(cmp.Compare(h.edgeType, o.edgeType), cmp.Compare(h.target, o.target), cmp.Compare(h.pos, o.pos))
 }
 
 // of finds the edges that a request excludes. It reports whether there are any.

@@ -79,16 +79,6 @@ func (f *forest[V]) begin(s *graph.Schema, req *Request) error {
 	return f.table.begin()
 }
 
-// arrays returns how many arrays of the sample are the forest's.
-func (f *forest[V]) arrays() (n int) {
-	for _, first := range [...]int{f.trees, f.times} {
-		if first >= 0 {
-			n += len(f.keys)
-		}
-	}
-	return n
-}
-
 // room makes room for n more nodes in list l of type t, whose own ids have it.
 func (f *forest[V]) room(l *list[V], t, n int, out *graph.Sample) (err error) {
 	if k := &f.keys[t]; l.n+n > len(k.ids) {

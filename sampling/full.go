@@ -42,7 +42,7 @@ func (k Full) Fingerprint() string { return option.Fingerprint("full", option.Fi
 
 // Describe implements Sampler: an item is a range.
 func (k Full) Describe(s *graph.Schema, batchSize int) (Description, error) {
-	d, err := describe(k, s, batchSize)
+	d, err := describe(checked(k), s, batchSize)
 	all := sat.Add(s.NumNodes(), s.NumEdges())
 	d.Items = &Items{Count: (all + k.work() - 1) / k.work(), PerBatch: 1, InOrder: true}
 	return d, err
@@ -61,33 +61,20 @@ func (k Full) bound(s *graph.Schema, _ int) Bound {
 	return b
 }
 
-func (k Full) Open(env Env) (Worker, error) {
-	if err := k.validate(env.Graph.Schema()); err != nil {
-		return nil, err
-	}
-	return openByWidth(k, env, openFull, openFull)
-}
+func (k Full) Open(env Env) (Worker, error) { return open(checked(k), env, openFull, openFull) }
 
 // fullWorker is Full's picker and its assembly.
 type fullWorker[V nodeID] struct {
 	*assembly[V]
 	work    int64
 	request Request
-	window  [2]int64 // positions that the batch takes of a hub
-
-	// of the stage at hand
-	out  *graph.Sample
-	st   *stage[V]
-	next int
-	done int64
+	window  [2]int64          // positions that the batch takes of a hub
+	picks   neighborPicker[V] // of all edges within the window
+	out     *graph.Sample
 }
 
-func openFull[V nodeID](k Full, env Env, indices []V) (Worker, error) {
-	a, err := newAssembly(env, indices, AllNodes, false, k.bound(env.Graph.Schema(), 0))
-	if err != nil {
-		return nil, err
-	}
-	w := &fullWorker[V]{assembly: a, work: k.work()}
+func openFull[V nodeID](k Full, _ Env, a *assembly[V]) (Worker, error) {
+	w := &fullWorker[V]{assembly: a, work: k.work(), picks: neighborPicker[V]{a: a, fanout: All}}
 	w.request.Seeds = make([][]int64, len(a.lists))
 	return w, nil
 }
@@ -96,8 +83,8 @@ func (w *fullWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sam
 	if len(req.Items) != 1 || req.Items[0] < 0 {
 		return fmt.Errorf("%w: full: items %v: a batch has one", ErrOptions, req.Items)
 	}
-	if len(out.Arrays) != len(w.schema.Edges) {
-		return errArrays(len(out.Arrays), len(w.schema.Edges))
+	if err := w.checkArrays(out); err != nil {
+		return err
 	}
 	for t := range w.request.Seeds {
 		w.request.Seeds[t] = w.request.Seeds[t][:0]
@@ -162,7 +149,7 @@ func (p fullPicker[V]) count(st *stage[V], ends []int32) (int64, error) {
 	if err := w.ranges(st); err != nil {
 		return 0, err
 	}
-	w.st, w.next, w.done = st, 0, 0
+	w.picks.begin(st)
 	degrees, err := unified.Grow[int64](&w.out.Buffers.Arrays[st.edgeType], int64(st.hi), 0)
 	if err != nil {
 		return 0, err
@@ -180,19 +167,4 @@ func (p fullPicker[V]) count(st *stage[V], ends []int32) (int64, error) {
 	return n, err
 }
 
-func (p fullPicker[V]) fill(c *chunk[V]) {
-	w := p.w
-	for c.n = 0; w.next < w.st.hi && c.n < chunkPicks; {
-		first := w.start[w.next] + w.done
-		m := min(w.degree[w.next]-w.done, int64(chunkPicks-c.n))
-		for q := range m {
-			c.pos[c.n] = first + q
-			c.n++
-		}
-		prefetchColumn(w.indices, first, m)
-		if w.done += m; w.done == w.degree[w.next] {
-			w.next++
-			w.done = 0
-		}
-	}
-}
+func (p fullPicker[V]) fill(c *chunk[V]) { p.w.picks.fill(c) }

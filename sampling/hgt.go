@@ -30,34 +30,32 @@ type HGT struct {
 // purposeBudget is the purpose of races by budget.
 const purposeBudget = Purpose(14)
 
-// fanouts returns how many nodes are drawn: [hop][node type].
-func (k HGT) fanouts(s *graph.Schema) (hopFanouts, error) {
-	return hopFanoutsFor("number of nodes", len(s.Nodes), k.Nodes, k.PerType, func(name string) (int, error) {
+// hgtRules is how many nodes are drawn: [hop][node type].
+type hgtRules struct{ hops hopFanouts }
+
+func (k HGT) check(s *graph.Schema) (r hgtRules, err error) {
+	r.hops, err = hopFanoutsFor("number of nodes", len(s.Nodes), k.Nodes, k.PerType, func(name string) (int, error) {
 		t := s.NodeType(name)
 		if t < 0 {
 			return t, fmt.Errorf("no node type %q", name)
 		}
 		return t, nil
 	})
+	return r, err
 }
 
-func (k HGT) validate(s *graph.Schema) error { _, err := k.fanouts(s); return err }
-func (k HGT) Fingerprint() string            { return option.Fingerprint("hgt", k) }
+func (k HGT) Fingerprint() string { return option.Fingerprint("hgt", k) }
 
 func (k HGT) Describe(s *graph.Schema, batchSize int) (Description, error) {
-	return describe(k, s, batchSize)
+	return describe(k.check, s, batchSize)
 }
 
-func (k HGT) bound(s *graph.Schema, batchSize int) Bound {
-	p, err := k.fanouts(s)
-	if err != nil {
-		return Bound{}
-	}
+func (k hgtRules) bound(s *graph.Schema, batchSize int) Bound {
 	all, scratch, most := int64(0), int64(0), int64(0)
 	for t := range s.Nodes {
 		n := int64(batchSize)
-		for h := range p {
-			drawn := int64(p[h][t])
+		for h := range k.hops {
+			drawn := int64(k.hops[h][t])
 			if drawn < 0 {
 				drawn = s.Nodes[t].Count
 			}
@@ -72,9 +70,7 @@ func (k HGT) bound(s *graph.Schema, batchSize int) Bound {
 	return b
 }
 
-func (k HGT) Open(env Env) (Worker, error) {
-	return openByWidth(k, env, openHGT, openHGT)
-}
+func (k HGT) Open(env Env) (Worker, error) { return open(k.check, env, openHGT, openHGT) }
 
 // budget holds the budgets of the nodes of one type that may be drawn.
 type budget[V nodeID] struct {
@@ -93,17 +89,9 @@ type hgtWorker[V nodeID] struct {
 	some    [chunkPicks]int32
 }
 
-func openHGT[V nodeID](k HGT, env Env, indices []V) (Worker, error) {
-	s := env.Graph.Schema()
-	p, err := k.fanouts(s)
-	if err != nil {
-		return nil, err
-	}
-	a, err := newAssembly(env, indices, AllNodes, false, k.bound(s, env.BatchSize))
-	if err != nil {
-		return nil, err
-	}
-	w := &hgtWorker[V]{inducer: newInducer(a, env), fanouts: p, budgets: make([]budget[V], len(s.Nodes)),
+func openHGT[V nodeID](k hgtRules, env Env, a *assembly[V]) (Worker, error) {
+	s := a.schema
+	w := &hgtWorker[V]{inducer: newInducer(a, env), fanouts: k.hops, budgets: make([]budget[V], len(s.Nodes)),
 		spent: make([]int, len(s.Nodes))}
 	for t := range w.budgets {
 		w.budgets[t].pool.init(s.Nodes[t].Count, a.scratch)
@@ -114,7 +102,7 @@ func openHGT[V nodeID](k HGT, env Env, indices []V) (Worker, error) {
 }
 
 func (w *hgtWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
-	if err := w.beginLists(req, out, 0); err != nil {
+	if err := w.beginLists(req, out); err != nil {
 		return err
 	}
 	clear(w.spent)

@@ -38,37 +38,24 @@ type Labor struct {
 	BatchDependency int `id:"batch-dependency" default:"1" range:"1," help:"..."`
 }
 
-// neighbor returns the Neighbor that takes at least as many edges.
-func (l Labor) neighbor() Neighbor {
-	n := Neighbor{Fanouts: l.Fanouts, PerType: l.PerType, Frontier: l.Frontier}
-	if !l.Poisson {
-		return n
-	}
-	every := func(list []int) (most []int) { // a destination may take all
-		for _, k := range list {
-			if k > 0 {
-				k = All
-			}
-			most = append(most, k)
-		}
-		return most
-	}
-	n.Fanouts, n.PerType = every(l.Fanouts), make(map[string][]int, len(l.PerType))
-	for name, list := range l.PerType {
-		n.PerType[name] = every(list)
-	}
-	return n
+// laborRules are options of Labor that were checked against a schema, and the Neighbor of the same fan-outs.
+type laborRules struct {
+	Labor
+	like neighborRules
 }
 
-func (l Labor) validate(s *graph.Schema) error {
+func (l Labor) check(s *graph.Schema) (r laborRules, err error) {
+	r.Labor = l
 	if l.BatchDependency < 0 {
-		return fmt.Errorf("%w: batch dependency %d: must be 1 batch or more, or 0 for 1", ErrOptions, l.BatchDependency)
+		return r, fmt.Errorf("%w: batch dependency %d: must be 1 batch or more, or 0 for 1", ErrOptions,
+			l.BatchDependency)
 	}
-	return Neighbor{Fanouts: l.Fanouts, PerType: l.PerType, Frontier: l.Frontier}.validate(s)
+	r.like, err = Neighbor{Fanouts: l.Fanouts, PerType: l.PerType, Frontier: l.Frontier}.check(s)
+	return r, err
 }
 
 func (l Labor) Describe(s *graph.Schema, batchSize int) (Description, error) {
-	d, err := describe(l, s, batchSize)
+	d, err := describe(l.check, s, batchSize)
 	d.Excludes, d.Frontier = true, &l.Frontier
 	return d, err
 }
@@ -77,11 +64,21 @@ func (l Labor) Fingerprint() string {
 	return option.Fingerprint("labor", option.Filled(l))
 }
 
-func (l Labor) bound(s *graph.Schema, batchSize int) Bound {
-	b := l.neighbor().bound(s, batchSize)
-	if p, err := newHopFanouts(s, l.Fanouts, l.PerType); err == nil {
-		b.Scratch = sat.Add(b.Scratch, 16*p.laborRoom(s))
+func (l laborRules) bound(s *graph.Schema, batchSize int) Bound {
+	most := l.like
+	if l.Poisson { // a destination may take all
+		most.hops = make(hopFanouts, len(l.like.hops))
+		for h, fanouts := range l.like.hops {
+			for _, k := range fanouts {
+				if k > 0 {
+					k = All
+				}
+				most.hops[h] = append(most.hops[h], k)
+			}
+		}
 	}
+	b := most.bound(s, batchSize)
+	b.Scratch = sat.Add(b.Scratch, 16*l.like.hops.laborRoom(s))
 	return b
 }
 
@@ -100,25 +97,12 @@ func (p hopFanouts) laborRoom(s *graph.Schema) int64 {
 // laborSlack is the room beyond that. Vectors write to its last laborBehind elements, which nobody reads.
 const laborSlack, laborBehind = 256, 8
 
-func (l Labor) Open(env Env) (Worker, error) {
-	if err := l.validate(env.Graph.Schema()); err != nil {
-		return nil, err
-	}
-	return openByWidth(l, env, openLabor, openLabor)
-}
+func (l Labor) Open(env Env) (Worker, error) { return open(l.check, env, openLabor, openLabor) }
 
-func openLabor[V nodeID](opt Labor, env Env, indices []V) (Worker, error) {
-	s := env.Graph.Schema()
-	p, err := newHopFanouts(s, opt.Fanouts, opt.PerType)
-	if err != nil {
-		return nil, err
-	}
-	a, err := newAssembly(env, indices, opt.Frontier, false, opt.bound(s, env.BatchSize))
-	if err != nil {
-		return nil, err
-	}
+func openLabor[V nodeID](opt laborRules, env Env, a *assembly[V]) (Worker, error) {
+	a.frontier = opt.Frontier
 	a.pages.looksAt(env.Graph.Indices())
-	w := &laborPicker[V]{a: a, fanouts: p, opt: opt}
+	w := &laborPicker[V]{a: a, fanouts: opt.like.hops, opt: opt.Labor}
 	a.own(&w.seen)
 	return &worker[V]{a, w}, nil
 }

@@ -88,8 +88,7 @@ func randomLabor(r *rand.Rand, s *graph.Schema) Labor {
 
 func openLaborVariants(t *testing.T, g *graph.Graph, l Labor) map[string]Worker {
 	t.Helper()
-	return openEach(t, g, l, func(env Env, ids []int32) (Worker, error) { return openLabor(l, env, ids) },
-		func(env Env, ids []int64) (Worker, error) { return openLabor(l, env, ids) })
+	return openEach(t, g, l, l.check, openLabor, openLabor)
 }
 
 // TestLaborEqualsTheOracle goes over many small graphs, which meet more kinds of chance than a few large ones, and some

@@ -72,7 +72,7 @@ func (k Ladies) Describe(s *graph.Schema, batchSize int) (Description, error) {
 }
 
 func (k layered) describe(s *graph.Schema, batchSize int) (Description, error) {
-	d, err := describe(k, s, batchSize)
+	d, err := describe(checked(k), s, batchSize)
 	d.EdgeColumns = k.values.edgeColumns()
 	return d, err
 }
@@ -102,13 +102,8 @@ func (k FastGCN) Prepare(ctx context.Context, env Env) (Sampler, error) {
 	p.own(&p.behind)
 	err := p.behind.Claim(8 * env.Graph.NumNodes())
 	if err == nil {
-		p.sums, err = openByWidth(k.layered(), env,
-			func(k layered, env Env, ids []int32) ([]uint64, error) {
-				return importances(ctx, k, env, ids, &p.behind)
-			},
-			func(k layered, env Env, ids []int64) ([]uint64, error) {
-				return importances(ctx, k, env, ids, &p.behind)
-			})
+		at := importancesOf{k.layered(), ctx, &p.behind}
+		p.sums, err = openByWidth(at, env, importances, importances)
 	}
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
@@ -179,11 +174,8 @@ func (k layered) candidates(s *graph.Schema) int64 {
 }
 
 func (k layered) open(env Env, sums []uint64) (Worker, error) {
-	if err := k.validate(env.Graph.Schema()); err != nil {
-		return nil, err
-	}
 	k.sums = sums
-	return openByWidth(k, env, openLayered, openLayered)
+	return open(checked(k), env, openLayered, openLayered)
 }
 
 // layerWorker is an assembly and what draws the nodes of its hops.
@@ -192,32 +184,27 @@ type layerWorker[V nodeID] struct {
 	pick layerPicker[V]
 }
 
-func openLayered[V nodeID](k layered, env Env, indices []V) (Worker, error) {
+func openLayered[V nodeID](k layered, env Env, a *assembly[V]) (Worker, error) {
 	values, err := k.values.values(env.Graph)
-	if err != nil {
-		return nil, err
-	}
-	s := env.Graph.Schema()
-	b := k.bound(s, env.BatchSize)
-	a, err := newAssembly(env, indices, AllNodes, false, b)
 	if err != nil {
 		return nil, err
 	}
 	columns, err := EdgeColumns(env.Graph, k.values.edgeColumns())
 	if err != nil {
-		return nil, errors.Join(err, a.Close())
+		return nil, err
 	}
 	a.pages.looksAt(append(columns, env.Graph.Indices())...)
 	w := &layerWorker[V]{assembly: a}
 	w.pick = layerPicker[V]{a: a, opt: k, values: values, sums: k.sums}
-	w.pick.pool.init(k.candidates(s), a.scratch)
+	w.pick.sources = a.indices
+	w.pick.pool.init(k.candidates(a.schema), a.scratch)
 	a.own(&w.pick.timesMem, &w.pick.wholeMem, &w.pick.picksMem)
 	return w, nil
 }
 
 func (w *layerWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
-	if n := w.layers * len(w.edges); len(out.Arrays) != n {
-		return errArrays(len(out.Arrays), n)
+	if err := w.checkArrays(out); err != nil {
+		return err
 	}
 	w.pick.out = out
 	if err := w.sample(ctx, req, out, &w.pick); err != nil {

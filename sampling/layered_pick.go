@@ -34,7 +34,7 @@ type layerPicker[V nodeID] struct {
 	drawn sieve // of the fused ids of nodes that were drawn
 
 	// of the stage at hand
-	keptPicks
+	keptPicks[V]
 	weights []float32
 	at      [chunkPicks]int64 // positions of edges whose sources may have been drawn
 
@@ -74,9 +74,15 @@ func importance(a float64) float64 {
 	return min(max(a*a, 0x1p-1000), 0x1p900)
 }
 
-// importances sums up the importance of all nodes, in memory of a buffer.
-func importances[V nodeID](ctx context.Context, k layered, env Env, indices []V, behind *unified.Buffer) ([]uint64,
-	error) {
+// importancesOf is what importances are of, and the memory for them.
+type importancesOf struct {
+	layered
+	ctx    context.Context
+	behind *unified.Buffer
+}
+
+// importances sums up the importance of all nodes.
+func importances[V nodeID](k importancesOf, env Env, indices []V) ([]uint64, error) {
 	values, err := k.values.values(env.Graph)
 	if err != nil {
 		return nil, err
@@ -87,7 +93,7 @@ func importances[V nodeID](ctx context.Context, k layered, env Env, indices []V,
 	if a.types, err = newTypeColumn(g.Types()); err != nil {
 		return nil, err
 	}
-	sums, err := exactly[uint64](behind, n)
+	sums, err := exactly[uint64](k.behind, n)
 	if err != nil {
 		return nil, err
 	}
@@ -96,8 +102,8 @@ func importances[V nodeID](ctx context.Context, k layered, env Env, indices []V,
 	edges := int64(len(indices))
 	for v := range n {
 		if v%(1<<14) == 0 {
-			if report(env.Progress, v, n); ctx.Err() != nil {
-				return nil, context.Cause(ctx)
+			if report(env.Progress, v, n); k.ctx.Err() != nil {
+				return nil, context.Cause(k.ctx)
 			}
 		}
 		from, to, err := a.column(V(v))
@@ -365,5 +371,3 @@ func (p *layerPicker[V]) scale(at int64) float64 {
 	}
 	return float64(p.times[at]) * float64(p.total) / (float64(p.nodes) * float64(q))
 }
-
-func (p *layerPicker[V]) fill(c *chunk[V]) { fillKept(&p.keptPicks, p.a.indices, c) }

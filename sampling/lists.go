@@ -1,6 +1,7 @@
 package sampling
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/khop-gnn/khop/graph"
@@ -27,33 +28,42 @@ func boundNodes(s *graph.Schema, nodes int64) Bound {
 }
 
 // beginLists makes the seeds the first nodes of their lists.
-func (a *assembly[V]) beginLists(req *Request, out *graph.Sample, arrays int) error {
-	if err := a.begin(req, out); err != nil {
+func (a *assembly[V]) beginLists(req *Request, out *graph.Sample) error {
+	if err := cmp.Or(a.begin(req, out), a.checkArrays(out)); err != nil {
 		return err
-	}
-	if len(out.Arrays) != arrays {
-		return errArrays(len(out.Arrays), arrays)
 	}
 	return a.leaveOut(req, nil)
 }
 
 // finishLists ends a sample of one layer, whose blocks have no edges yet.
 func (a *assembly[V]) finishLists(req *Request, out *graph.Sample) error {
-	for t := range a.lists {
-		out.NumNodes[1][t] = int64(a.lists[t].n)
-	}
 	out.ViewOf[0] = 0
+	if err := a.closeBlocks(0, 0, -1, 0, out); err != nil {
+		return err
+	}
+	return a.finish(req, out)
+}
+
+// closeBlocks ends a hop, of whose blocks one, or -1, has so many edges and the others none.
+func (a *assembly[V]) closeBlocks(hop, layer, one, edges int, out *graph.Sample) error {
+	for t := range a.lists {
+		out.NumNodes[hop+1][t] = int64(a.lists[t].n)
+	}
 	for e := range a.edges {
-		b, et := &out.Blocks[0][e], &a.schema.Edges[e]
-		b.NumDst, b.NumSrc = out.NumNodes[0][et.Dst], out.NumNodes[1][et.Src]
-		a.made[0][e] = edgeState{numDst: int(b.NumDst)}
-		indptr, err := unified.Grow[int32](&out.Buffers.Indptr[0][e], b.NumDst+1, 0)
+		b, et := &out.Blocks[layer][e], &a.schema.Edges[e]
+		b.NumDst, b.NumSrc = out.NumNodes[hop][et.Dst], out.NumNodes[hop+1][et.Src]
+		a.made[layer][e] = edgeState{numDst: int(b.NumDst)}
+		if e == one {
+			a.made[layer][e].numEdges = edges
+			continue
+		}
+		indptr, err := unified.Grow[int32](&out.Buffers.Indptr[layer][e], b.NumDst+1, 0)
 		if err != nil {
 			return err
 		}
 		clear(indptr[:b.NumDst+1])
 	}
-	return a.finish(req, out)
+	return nil
 }
 
 // place writes the local ids of fused ids, in order, and appends those that are new to the lists. A negative id stands

@@ -1,6 +1,7 @@
 package sampling
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -136,19 +137,11 @@ func (d *Drawer) newNegativeNodes(g *graph.Graph, t int) (*negativeNodes, error)
 	}
 	if d.opt.Law == ByDegree {
 		var err error
-		in.sums, err = in.grow(2)
+		in.sums, err = exactly[uint64](&in.memory[2], in.n)
 		clear(in.sums)
 		return in, err
 	}
 	return in, nil
-}
-
-func (s *negativeNodes) grow(i int) ([]uint64, error) {
-	return exactly[uint64](&s.memory[i], s.n)
-}
-
-func (s *negativeNodes) growInts(i int) ([]int64, error) {
-	return exactly[int64](&s.memory[i], s.n)
 }
 
 // byTime finds the times of the nodes, and with ordered puts the nodes in their order.
@@ -163,7 +156,7 @@ func (s *negativeNodes) byTime(g *graph.Graph, t int, column string, ordered boo
 	if !ordered {
 		return nil
 	}
-	if s.sorted, err = s.growInts(0); err != nil {
+	if s.sorted, err = exactly[int64](&s.memory[0], s.n); err != nil {
 		return err
 	}
 	for i := range s.sorted {
@@ -172,21 +165,13 @@ func (s *negativeNodes) byTime(g *graph.Graph, t int, column string, ordered boo
 	if slices.IsSorted(s.sorted) {
 		return nil
 	}
-	if s.order, err = s.growInts(1); err != nil {
+	if s.order, err = exactly[int64](&s.memory[1], s.n); err != nil {
 		return err
 	}
 	for i := range s.order {
 		s.order[i] = int64(i)
 	}
-	slices.SortStableFunc(s.order, func(a, b int64) int {
-		switch x, y := s.times(a), s.times(b); {
-		case x < y:
-			return -1
-		case x > y:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(s.order, func(a, b int64) int { return cmp.Compare(s.times(a), s.times(b)) })
 	for i, id := range s.order {
 		s.sorted[i] = s.times(id)
 	}
@@ -205,7 +190,7 @@ func (s *negativeNodes) sumWeights(g *graph.Graph, t int, column string) error {
 	if err != nil {
 		return fmt.Errorf("%w: negatives: weights: %w", ErrOptions, err)
 	}
-	if s.sums, err = s.grow(2); err != nil {
+	if s.sums, err = exactly[uint64](&s.memory[2], s.n); err != nil {
 		return err
 	}
 	most := 0.0

@@ -80,27 +80,33 @@ type Neighbor struct {
 	Time Temporal
 }
 
-func (n Neighbor) validate(s *graph.Schema) error {
+// neighborRules are options of Neighbor that were checked against a schema, and their fan-outs.
+type neighborRules struct {
+	Neighbor
+	hops hopFanouts
+}
+
+func (n Neighbor) check(s *graph.Schema) (r neighborRules, err error) {
+	r.Neighbor = n
 	if n.Frontier > AllNodes {
-		return fmt.Errorf("%w: frontier %d", ErrOptions, n.Frontier)
+		return r, fmt.Errorf("%w: frontier %d", ErrOptions, n.Frontier)
 	}
 	if !(n.Share >= 0 && n.Share <= 1) {
-		return fmt.Errorf("%w: share %v: must be above 0 and up to 1, or 0 for none", ErrOptions, n.Share)
+		return r, fmt.Errorf("%w: share %v: must be above 0 and up to 1, or 0 for none", ErrOptions, n.Share)
 	}
 	if err := errors.Join(n.checkColumns(s), n.checkTimes(s), n.checkTogether(), n.checkInduced()); err != nil {
-		return err
+		return r, err
 	}
-	p, err := newHopFanouts(s, n.Fanouts, n.PerType)
-	if err != nil {
-		return err
+	if r.hops, err = newHopFanouts(s, n.Fanouts, n.PerType); err != nil {
+		return r, err
 	}
-	return n.checkDirection(s, p)
+	return r, n.checkDirection(s, r.hops)
 }
 
 // Describe implements Sampler. Requests can exclude edges along in-edges, without Together and Induced.
 func (n Neighbor) Describe(s *graph.Schema, batchSize int) (Description, error) {
 	n.Time = n.Time.of(s)
-	d, err := describe(n, s, batchSize)
+	d, err := describe(n.check, s, batchSize)
 	d.EdgeColumns, d.NodeColumns, d.Times = n.edgeColumns(), n.nodeColumns(), n.Time.on()
 	d.Excludes = !n.Together && !n.Induced && n.Direction == In
 	if d.Frontier = &n.Frontier; n.Induced {
@@ -113,21 +119,18 @@ func (n Neighbor) Fingerprint() string {
 	return option.Fingerprint("neighbor", n) + n.Time.fingerprint()
 }
 
-func (n Neighbor) bound(s *graph.Schema, batchSize int) Bound {
+func (n neighborRules) bound(s *graph.Schema, batchSize int) Bound {
 	if n.Induced {
 		return n.boundInduced(s, batchSize)
 	}
-	p, err := newHopFanouts(s, n.Fanouts, n.PerType)
-	if err != nil {
-		return Bound{}
-	}
+	p := n.hops
 	b := Bound{Layers: len(p), Shared: n.reversedBytes(s)}
 	s = n.reversedSchema(s)
 	trees := int64(1)
 	if n.Disjoint || n.Time.on() { // one for each seed, or time of a seed
 		trees, batchSize = int64(max(batchSize, 0)), 1
 	}
-	lists, blocks := p.bound(s, batchSize, n)
+	lists, blocks := p.bound(s, batchSize, n.Neighbor)
 	for t := range lists {
 		lists[t] = sat.Mul(lists[t], trees)
 		b.Nodes = sat.Add(b.Nodes, lists[t])
@@ -166,36 +169,20 @@ func (n Neighbor) Open(env Env) (Worker, error) {
 	if n.Direction != In {
 		return openPrepared(n, env)
 	}
-	if err := n.validate(env.Graph.Schema()); err != nil {
-		return nil, err
-	}
 	if n.Induced {
-		return openByWidth(n, env, openInducing, openInducing)
+		return open(n.checkNodes, env, openInducing, openInducing)
 	}
-	return openByWidth(n, env, openNeighbor, openNeighbor)
+	return open(n.check, env, openNeighbor, openNeighbor)
 }
 
-func openNeighbor[V nodeID](opt Neighbor, env Env, indices []V) (Worker, error) {
-	s := env.Graph.Schema()
-	p, err := newHopFanouts(s, opt.Fanouts, opt.PerType)
-	if err != nil {
-		return nil, err
-	}
-	apart := opt.Disjoint || opt.Time.on()
-	a, err := newAssembly(env, indices, opt.Frontier, apart, opt.bound(s, env.BatchSize))
-	if err != nil {
-		return nil, err
-	}
-	var pick picker[V]
+func openNeighbor[V nodeID](opt neighborRules, env Env, a *assembly[V]) (Worker, error) {
+	a.frontier = opt.Frontier
+	of := newPicker[V]
 	if opt.Together {
-		pick, err = newTogetherPicker(a, opt, p, env)
-	} else {
-		pick, err = newPicker(a, opt, p, env)
+		of = newTogetherPicker[V]
 	}
-	if err != nil {
-		return nil, errors.Join(err, a.Close())
-	}
-	return &worker[V]{a, pick}, nil
+	pick, err := of(a, opt.Neighbor, opt.hops, env)
+	return &worker[V]{a, pick}, err
 }
 
 // newPicker returns the picker among the edges of one type.

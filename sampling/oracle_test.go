@@ -410,14 +410,15 @@ func TestEndsOfSeedEdgesAreFoundByEdgeType(t *testing.T) {
 // openVariants opens the sampler over every width of ids and every relabel table.
 func openVariants(t *testing.T, g *graph.Graph, n Neighbor) map[string]Worker {
 	t.Helper()
-	return openEach(t, g, n, func(env Env, ids []int32) (Worker, error) { return openNeighbor(n, env, ids) },
-		func(env Env, ids []int64) (Worker, error) { return openNeighbor(n, env, ids) })
+	return openEach(t, g, n, n.check, openNeighbor, openNeighbor)
 }
 
 // openEach is openVariants for a sampler that opens over both widths of ids.
-func openEach(t *testing.T, g *graph.Graph, n Sampler, open32 func(Env, []int32) (Worker, error),
-	open64 func(Env, []int64) (Worker, error)) map[string]Worker {
+func openEach[K sized](t *testing.T, g *graph.Graph, n Sampler, check func(*graph.Schema) (K, error),
+	of32 func(K, Env, *assembly[int32]) (Worker, error), of64 func(K, Env, *assembly[int64]) (Worker, error),
+) map[string]Worker {
 	t.Helper()
+	k := expect.Must(check(g.Schema()))(t)
 	env := Env{Graph: g, BatchSize: 40, EdgePos: true}
 	ids, _ := unified.View[int32](g.Indices())
 	wide := make([]int64, len(ids))
@@ -428,11 +429,11 @@ func openEach(t *testing.T, g *graph.Graph, n Sampler, open32 func(Env, []int32)
 		expect.OK(t, err)
 		return w
 	}
-	narrow := open(open32(env, ids)).(*worker[int32])
+	narrow := open(openOver(k, env, ids, of32)).(*worker[int32])
 	narrow.local = &hashMap[int32]{}
-	direct := open(open64(env, wide)).(*worker[int64])
+	direct := open(openOver(k, env, wide, of64)).(*worker[int64])
 	direct.local = &directMap[int64]{numNodes: g.NumNodes()}
-	hashed := open(open64(env, wide)).(*worker[int64])
+	hashed := open(openOver(k, env, wide, of64)).(*worker[int64])
 	hashed.local = &hashMap[int64]{}
 	return map[string]Worker{"as opened": open(n.Open(env)), "int32 hash": narrow, "int64 direct": direct,
 		"int64 hash": hashed}

@@ -182,8 +182,8 @@ func (p *paged) failure() error {
 // together.
 type aheadPicker[V nodeID] struct {
 	picker[V]
-	a     *assembly[V]
-	n, at int // picks in the window, and of these, how many were delivered
+	a *assembly[V]
+	keptPicks[V]
 }
 
 // fromDisk returns p, or if sources are on disk a picker that makes p's picks ahead.
@@ -191,32 +191,30 @@ func (a *assembly[V]) fromDisk(p picker[V]) picker[V] {
 	if a.pages.Pages == nil || a.pages.indices < 0 {
 		return p
 	}
-	return &aheadPicker[V]{picker: p, a: a}
+	return &aheadPicker[V]{p, a, keptPicks[V]{sources: a.indices, picks: a.pages.window}}
 }
 
 func (p *aheadPicker[V]) fill(c *chunk[V]) {
-	if p.at == p.n {
+	if p.done == p.made {
 		p.makeWindow()
 	}
-	c.n = copy(c.pos, p.a.pages.window[p.at:p.n])
-	p.at += c.n
-	prefetchPicks(p.a.indices, c.pos[:c.n], 0, int64(len(p.a.indices)))
+	p.keptPicks.fill(c)
 }
 
 func (p *aheadPicker[V]) makeWindow() {
 	g := &p.a.pages
-	p.n, p.at = 0, 0
-	for g.err == nil && p.n+chunkPicks <= pickWindow {
-		some := chunk[V]{pos: g.window[p.n : p.n+chunkPicks]}
+	p.made, p.done = 0, 0
+	for g.err == nil && p.made+chunkPicks <= pickWindow {
+		some := chunk[V]{pos: g.window[p.made : p.made+chunkPicks]}
 		if p.picker.fill(&some); some.n == 0 {
 			break
 		}
-		p.n += some.n
+		p.made += some.n
 	}
 	if g.err == nil {
-		g.err = g.bringAt(g.indices, g.window[:p.n])
+		g.err = g.bringAt(g.indices, g.window[:p.made])
 	}
 	if g.err != nil {
-		p.n = 0
+		p.made = 0
 	}
 }

@@ -58,7 +58,8 @@ func (p *neighborPicker[V]) count(st *stage[V], ends []int32) (int64, error) {
 	if err := p.a.ranges(st); err != nil {
 		return 0, err
 	}
-	p.stage, p.fanout, p.start, p.degree, p.i, p.done = st, k, p.a.start, p.a.degree, st.lo, 0
+	p.fanout = k
+	p.begin(st)
 	p.key = p.rand.Stage(p.a.schema.Edges[st.edgeType].Key, PurposePick, uint8(st.hop)).key
 	degree, ends := p.degree[:st.hi], ends[:st.hi]
 	for i := st.lo; i < st.hi; i++ {
@@ -79,6 +80,11 @@ func (p *neighborPicker[V]) count(st *stage[V], ends []int32) (int64, error) {
 		}
 	}
 	return n, nil
+}
+
+// begin begins to fill in the picks of a stage whose ranges are known.
+func (p *neighborPicker[V]) begin(st *stage[V]) {
+	p.stage, p.start, p.degree, p.i, p.done = st, p.a.start, p.a.degree, st.lo, 0
 }
 
 func (p *neighborPicker[V]) fill(c *chunk[V]) {
@@ -154,17 +160,18 @@ func (p *neighborPicker[V]) someOfMany(pos []int64) int {
 }
 
 // keptPicks are the picks of a stage, for pickers that make them while they count.
-type keptPicks struct {
+type keptPicks[V nodeID] struct {
+	sources    []V // of all edges
 	picks      []int64
 	made, done int // picks that were made, and delivered
 	picksMem   unified.Buffer
 }
 
-// fillKept delivers the next picks.
-func fillKept[V nodeID](k *keptPicks, indices []V, c *chunk[V]) {
+// fill delivers the next picks.
+func (k *keptPicks[V]) fill(c *chunk[V]) {
 	c.n = copy(c.pos, k.picks[k.done:k.made])
 	k.done += c.n
-	prefetchPicks(indices, c.pos[:c.n], 0, int64(len(indices)))
+	prefetchPicks(k.sources, c.pos[:c.n], 0, int64(len(k.sources)))
 }
 
 // takeNone ends a stage of which no destination takes an edge.

@@ -90,7 +90,7 @@ func (k Saint) Fingerprint() string {
 
 // Describe implements Sampler: an item is a step.
 func (k Saint) Describe(s *graph.Schema, batchSize int) (Description, error) {
-	d, err := describe(k, s, batchSize)
+	d, err := describe(checked(k), s, batchSize)
 	steps := int64(k.Steps)
 	if steps == 0 {
 		n := sat.Mul(int64(max(k.Budget, 1)), int64(k.steps()+1))
@@ -129,10 +129,7 @@ func (k Saint) Open(env Env) (Worker, error) {
 }
 
 func (k Saint) open(env Env, counts *saintCounts) (Worker, error) {
-	if err := k.validate(env.Graph.Schema()); err != nil {
-		return nil, err
-	}
-	return openByWidth(countedSaint{k, counts}, env, openSaint, openSaint)
+	return open(checked(countedSaint{k, counts}), env, openSaint, openSaint)
 }
 
 // preparedSaint is Saint with the counts that norms come from.
@@ -216,11 +213,10 @@ func countAll(counts []uint32, at unified.Tensor) {
 type saintWorker[V nodeID] struct {
 	*inducer[V]
 	Saint
-	arrays int
-	at     []V // [draw][step+1]; -1 for no node
-	local  []int32
-	pos    []int64
-	draws  []uint64
+	at    []V // [draw][step+1]; -1 for no node
+	local []int32
+	pos   []int64
+	draws []uint64
 }
 
 // countedSaint is Saint with the counts that norms come from, or none.
@@ -229,13 +225,8 @@ type countedSaint struct {
 	counts *saintCounts
 }
 
-func openSaint[V nodeID](k countedSaint, env Env, indices []V) (Worker, error) {
-	b := k.bound(env.Graph.Schema(), 1)
-	a, err := newAssembly(env, indices, AllNodes, false, b)
-	if err != nil {
-		return nil, err
-	}
-	w := &saintWorker[V]{inducer: newInducer(a, env), Saint: k.Saint, arrays: len(b.Arrays)}
+func openSaint[V nodeID](k countedSaint, env Env, a *assembly[V]) (Worker, error) {
+	w := &saintWorker[V]{inducer: newInducer(a, env), Saint: k.Saint}
 	w.counts = k.counts
 	n := k.Budget * (k.steps() + 1)
 	w.at, w.local = make([]V, n), make([]int32, n)
@@ -245,7 +236,7 @@ func openSaint[V nodeID](k countedSaint, env Env, indices []V) (Worker, error) {
 
 func (w *saintWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
 	empty := emptyRequest(w.schema, req)
-	if err := w.beginLists(empty, out, w.arrays); err != nil {
+	if err := w.beginLists(empty, out); err != nil {
 		return err
 	}
 	if err := w.draw(req.Rand); err != nil {

@@ -53,20 +53,6 @@ type Description struct {
 	Items *Items
 }
 
-// checked has the options of a sampler, or those of several in one form.
-type checked interface {
-	validate(*graph.Schema) error
-	bound(s *graph.Schema, batchSize int) Bound
-}
-
-// describe describes a sampler that reads the topology alone.
-func describe(k checked, s *graph.Schema, batchSize int) (Description, error) {
-	if err := k.validate(s); err != nil {
-		return Description{}, err
-	}
-	return Description{Bound: k.bound(s, batchSize)}, nil
-}
-
 // Wrapper is a Sampler that adds something to another one. It passes on what Describe says of that, and what it opens.
 type Wrapper interface {
 	Sampler
@@ -199,7 +185,11 @@ func newBuffers(n int, mem pinned.Options) []unified.Buffer {
 // BoundFanout is the Bound of a sampler that picks, for each node, up to k different in-edges of every type (All for
 // every in-edge), over a number of hops, and expands all nodes reached.
 func BoundFanout(s *graph.Schema, batchSize, k, hops int) Bound {
-	return Neighbor{Fanouts: slices.Repeat([]int{k}, max(hops, 0)), Frontier: AllNodes}.bound(s, batchSize)
+	n, err := Neighbor{Fanouts: slices.Repeat([]int{k}, max(hops, 0)), Frontier: AllNodes}.check(s)
+	if err != nil {
+		return Bound{}
+	}
+	return n.bound(s, batchSize)
 }
 
 // Env has what a worker needs.
@@ -257,29 +247,53 @@ func openByWidth[K, W any](k K, env Env, narrow func(K, Env, []int32) (W, error)
 	return wide(k, env, ids)
 }
 
-// described is the form of a sampler's options that was checked against a schema.
-type described interface {
+// sized is the form of a sampler's options that was checked against a schema.
+type sized interface {
 	bound(s *graph.Schema, batchSize int) Bound
-	open(env Env) (Worker, error)
 }
 
-// describeOf describes a sampler by a function that checks the options.
-func describeOf[D described](check func(*graph.Schema) (D, error), s *graph.Schema, batchSize int) (d Description,
+// checked returns the function that checks options whose form is their own.
+func checked[K interface {
+	sized
+	validate(*graph.Schema) error
+}](k K) func(*graph.Schema) (K, error) {
+	return func(s *graph.Schema) (K, error) { return k, k.validate(s) }
+}
+
+// describe describes a sampler that reads the topology alone, by a function that checks the options.
+func describe[K sized](check func(*graph.Schema) (K, error), s *graph.Schema, batchSize int) (d Description,
 	err error) {
-	of, err := check(s)
+	k, err := check(s)
 	if err == nil {
-		d.Bound = of.bound(s, batchSize)
+		d.Bound = k.bound(s, batchSize)
 	}
 	return d, err
 }
 
-// openOf implements Sampler.Open by a function that checks the options.
-func openOf[D described](describe func(*graph.Schema) (D, error), env Env) (Worker, error) {
-	d, err := describe(env.Graph.Schema())
+// open opens a worker by functions that check the options, and make the worker over an assembly of either width.
+func open[K sized](check func(*graph.Schema) (K, error), env Env, narrow func(K, Env, *assembly[int32]) (Worker, error),
+	wide func(K, Env, *assembly[int64]) (Worker, error)) (Worker, error) {
+	k, err := check(env.Graph.Schema())
 	if err != nil {
 		return nil, err
 	}
-	return d.open(env)
+	return openByWidth(k, env,
+		func(k K, env Env, ids []int32) (Worker, error) { return openOver(k, env, ids, narrow) },
+		func(k K, env Env, ids []int64) (Worker, error) { return openOver(k, env, ids, wide) })
+}
+
+// openOver is open for ids of a width.
+func openOver[K sized, V nodeID](k K, env Env, ids []V, of func(K, Env, *assembly[V]) (Worker, error)) (Worker,
+	error) {
+	a, err := newAssembly(env, ids, AllNodes, k.bound(env.Graph.Schema(), env.BatchSize))
+	if err != nil {
+		return nil, err
+	}
+	w, err := of(k, env, a)
+	if err != nil {
+		return nil, errors.Join(err, a.Close())
+	}
+	return w, nil
 }
 
 // Items are what batches are made of in place of seeds, numbered from 0: parts of a partition, ranges of nodes, or only

@@ -1,6 +1,7 @@
 package sampling
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,8 +34,10 @@ type Shadow struct {
 
 func (Induced) Fingerprint() string { return "induced" }
 
+func (Induced) validate(*graph.Schema) error { return nil }
+
 func (k Induced) Describe(s *graph.Schema, batchSize int) (Description, error) {
-	return Description{Bound: k.bound(s, batchSize)}, nil
+	return describe(checked(k), s, batchSize)
 }
 
 func (Induced) bound(s *graph.Schema, batchSize int) Bound {
@@ -44,29 +47,21 @@ func (Induced) bound(s *graph.Schema, batchSize int) Bound {
 }
 
 func (k Induced) Open(env Env) (Worker, error) {
-	return openByWidth(k, env, openInduced, openInduced)
+	return open(checked(k), env, openInduced, openInduced)
 }
 
-// subgraphWorker is a worker of samplers that induce a subgraph of the nodes that they choose.
-type subgraphWorker[V nodeID] struct {
-	*inducer[V]
-	arrays int
-}
+// subgraphWorker takes the subgraph that the seeds induce.
+type subgraphWorker[V nodeID] struct{ *inducer[V] }
 
-func openInduced[V nodeID](k Induced, env Env, indices []V) (Worker, error) {
-	b := k.bound(env.Graph.Schema(), env.BatchSize)
-	a, err := newAssembly(env, indices, AllNodes, false, b)
-	if err != nil {
-		return nil, err
-	}
-	return &subgraphWorker[V]{newInducer(a, env), len(b.Arrays)}, nil
+func openInduced[V nodeID](_ Induced, env Env, a *assembly[V]) (Worker, error) {
+	return &subgraphWorker[V]{newInducer(a, env)}, nil
 }
 
 func (w *subgraphWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err := w.beginLists(req, out, w.arrays); err != nil {
+	if err := w.beginLists(req, out); err != nil {
 		return err
 	}
 	if err := w.blocks(out); err != nil {
@@ -86,7 +81,7 @@ func (k Shadow) Fingerprint() string {
 }
 
 func (k Shadow) Describe(s *graph.Schema, batchSize int) (Description, error) {
-	return describe(k.neighbor(), s, batchSize)
+	return describe(k.neighbor().check, s, batchSize)
 }
 
 func (k Shadow) Open(env Env) (Worker, error) { return k.neighbor().Open(env) }
@@ -101,13 +96,18 @@ func (n Neighbor) checkInduced() error {
 }
 
 // nodes returns what samples the nodes of an induced subgraph.
-func (n Neighbor) nodes() Neighbor {
+func (n neighborRules) nodes() neighborRules {
 	n.Induced = false
 	return n
 }
 
+func (n Neighbor) checkNodes(s *graph.Schema) (neighborRules, error) {
+	r, err := n.check(s)
+	return r.nodes(), err
+}
+
 // boundInduced is Bound with Induced.
-func (n Neighbor) boundInduced(s *graph.Schema, batchSize int) Bound {
+func (n neighborRules) boundInduced(s *graph.Schema, batchSize int) Bound {
 	b, trees := n.nodes().bound(s, batchSize), int64(1)
 	if n.Disjoint {
 		trees = int64(max(batchSize, 0))
@@ -121,33 +121,21 @@ func (n Neighbor) boundInduced(s *graph.Schema, batchSize int) Bound {
 // shadowWorker samples nodes into a sample of its own, and induces the subgraphs in the one that it is given.
 type shadowWorker[V nodeID] struct {
 	*inducer[V]
-	nodes  *worker[V]
-	reach  graph.Sample
-	arrays int
+	nodes *worker[V]
+	reach graph.Sample
 }
 
-func openInducing[V nodeID](k Neighbor, env Env, indices []V) (Worker, error) {
-	inner := env
-	inner.EdgePos = false
-	n, err := openNeighbor(k.nodes(), inner, indices)
-	if err != nil {
-		return nil, err
-	}
-	w := &shadowWorker[V]{nodes: n.(*worker[V])}
-	w.inducer = newInducer(w.nodes.assembly, env)
-	b := k.nodes().bound(env.Graph.Schema(), env.BatchSize)
-	w.arrays = len(b.Arrays)
+func openInducing[V nodeID](k neighborRules, env Env, a *assembly[V]) (Worker, error) {
+	n, err := openNeighbor(k, env, a)
+	w := &shadowWorker[V]{nodes: n.(*worker[V]), inducer: newInducer(a, env)}
+	b := k.bound(env.Graph.Schema(), env.BatchSize)
 	b.Init(&w.reach, env.Graph.Schema(), env.Scratch)
-	w.edgePos = env.EdgePos
-	return w, nil
+	return w, err
 }
 
 func (w *shadowWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
-	if err := req.check(w.schema, 1, out); err != nil {
+	if err := cmp.Or(req.check(w.schema, 1, out), w.checkArrays(out)); err != nil {
 		return err
-	}
-	if len(out.Arrays) != w.arrays {
-		return errArrays(len(out.Arrays), w.arrays)
 	}
 	if err := w.leaveOut(req, nil); err != nil {
 		return err

@@ -18,7 +18,7 @@ type togetherPicker[V nodeID] struct {
 	sort bool         // picks of a destination do not ascend
 
 	dealt []dealt[V] // [node type]
-	keptPicks
+	keptPicks[V]
 	chunk chunk[V]
 }
 
@@ -85,6 +85,7 @@ func (a *assembly[V]) allEdges() *assembly[V] {
 func newTogetherPicker[V nodeID](a *assembly[V], opt Neighbor, p hopFanouts, env Env) (picker[V], error) {
 	w := &togetherPicker[V]{a: a, all: a.allEdges(), sort: opt.Replace, dealt: make([]dealt[V], len(a.lists)),
 		chunk: newChunk[V]()}
+	w.sources = a.indices
 	var err error
 	w.each, err = newPicker(w.all, opt, p.ofNodeTypes(a.schema, opt.Fanouts), env)
 	a.own(&w.picksMem)
@@ -214,5 +215,3 @@ func (p *togetherPicker[V]) count(st *stage[V], ends []int32) (int64, error) {
 	}
 	return int64(st.have + p.made), nil
 }
-
-func (p *togetherPicker[V]) fill(c *chunk[V]) { fillKept(&p.keptPicks, p.a.indices, c) }

@@ -128,11 +128,11 @@ func (k PPR) Fingerprint() string {
 }
 
 func (k PinSage) Describe(s *graph.Schema, batchSize int) (Description, error) {
-	return describeOf(k.rules, s, batchSize)
+	return describe(k.rules, s, batchSize)
 }
 
 func (k PPR) Describe(s *graph.Schema, batchSize int) (Description, error) {
-	return describeOf(k.rules, s, batchSize)
+	return describe(k.rules, s, batchSize)
 }
 
 func (p visitRules) bound(s *graph.Schema, batchSize int) Bound {
@@ -170,15 +170,8 @@ func (p visitRules) bound(s *graph.Schema, batchSize int) Bound {
 	return b
 }
 
-func (k PinSage) Open(env Env) (Worker, error) { return openOf(k.rules, env) }
-func (k PPR) Open(env Env) (Worker, error)     { return openOf(k.rules, env) }
-
-func (p visitRules) open(env Env) (Worker, error) {
-	if err := errNoPositions(env); err != nil {
-		return nil, err
-	}
-	return openByWidth(p, env, openVisits, openVisits)
-}
+func (k PinSage) Open(env Env) (Worker, error) { return open(k.rules, env, openVisits, openVisits) }
+func (k PPR) Open(env Env) (Worker, error)     { return open(k.rules, env, openVisits, openVisits) }
 
 // errNoPositions refuses to deliver positions.
 func errNoPositions(env Env) error {
@@ -205,23 +198,18 @@ type visitWorker[V nodeID] struct {
 	ids  []V            // of the neighbours that were taken
 }
 
-func openVisits[V nodeID](p visitRules, env Env, indices []V) (Worker, error) {
-	s := env.Graph.Schema()
-	a, err := newAssembly(env, indices, AllNodes, false, p.bound(s, env.BatchSize))
-	if err != nil {
-		return nil, err
-	}
+func openVisits[V nodeID](p visitRules, env Env, a *assembly[V]) (Worker, error) {
 	w := &visitWorker[V]{assembly: a, visitRules: p}
 	if p.push {
 		w.push = newPusher(a, p)
 	} else {
 		w.walk = walkerOver(p.walks, a)
 	}
-	return w, nil
+	return w, errNoPositions(env)
 }
 
 func (w *visitWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
-	if err := w.beginLists(req, out, w.hops); err != nil {
+	if err := w.beginLists(req, out); err != nil {
 		return err
 	}
 	if err := w.checkSeeds(w.schema, func(t int) int64 { return out.NumNodes[0][t] }); err != nil {
@@ -325,22 +313,8 @@ func (w *visitWorker[V]) take(to *edgeSink, out *graph.Sample) error {
 // closeHop ends a hop, whose one block has that many edges.
 func (w *visitWorker[V]) closeHop(h, edges int, out *graph.Sample) (err error) {
 	layer := w.hops - 1 - h
-	for t := range w.lists {
-		out.NumNodes[h+1][t] = int64(w.lists[t].n)
-	}
-	for e := range w.edges {
-		b, et := &out.Blocks[layer][e], &w.schema.Edges[e]
-		b.NumDst, b.NumSrc = out.NumNodes[h][et.Dst], out.NumNodes[h+1][et.Src]
-		w.made[layer][e] = edgeState{numDst: int(b.NumDst)}
-		if e == w.as {
-			w.made[layer][e].numEdges = edges
-			continue
-		}
-		indptr, err := unified.Grow[int32](&out.Buffers.Indptr[layer][e], b.NumDst+1, 0)
-		if err != nil {
-			return err
-		}
-		clear(indptr[:b.NumDst+1])
+	if err := w.closeBlocks(h, layer, w.as, edges, out); err != nil {
+		return err
 	}
 	a := &out.Arrays[layer]
 	a.Rows, err = out.Buffers.Arrays[layer].Tensor(unified.Float32, int64(edges))

@@ -142,11 +142,11 @@ func (k Node2Vec) Fingerprint() string {
 }
 
 func (k Walk) Describe(s *graph.Schema, batchSize int) (Description, error) {
-	return describeOf(k.rules, s, batchSize)
+	return describe(k.rules, s, batchSize)
 }
 
 func (k Node2Vec) Describe(s *graph.Schema, batchSize int) (Description, error) {
-	return describeOf(k.rules, s, batchSize)
+	return describe(k.rules, s, batchSize)
 }
 
 func (w walkRules) bound(s *graph.Schema, batchSize int) Bound {
@@ -184,9 +184,5 @@ func (w *walkRules) scratch(s *graph.Schema) int64 {
 	return sat.Add(sat.Mul(int64(w.group()), each), 8*keys)
 }
 
-func (k Walk) Open(env Env) (Worker, error)     { return openOf(k.rules, env) }
-func (k Node2Vec) Open(env Env) (Worker, error) { return openOf(k.rules, env) }
-
-func (w walkRules) open(env Env) (Worker, error) {
-	return openByWidth(w, env, newWalker, newWalker)
-}
+func (k Walk) Open(env Env) (Worker, error)     { return open(k.rules, env, newWalker, newWalker) }
+func (k Node2Vec) Open(env Env) (Worker, error) { return open(k.rules, env, newWalker, newWalker) }

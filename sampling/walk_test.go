@@ -253,7 +253,7 @@ func openWide(t *testing.T, g *graph.Graph, k Sampler) map[string]Worker {
 		wide[i] = int64(v)
 	}
 	w := expect.Must(k.Open(env))(t)
-	x := expect.Must(newWalker(rulesOf(t, k, g.Schema()), env, wide))(t)
+	x := expect.Must(openOver(rulesOf(t, k, g.Schema()), env, wide, newWalker))(t)
 	x.(*walkWorker[int64]).local = &hashMap[int64]{}
 	return map[string]Worker{"int32": w, "int64": x}
 }

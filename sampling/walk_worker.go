@@ -32,7 +32,6 @@ type walkWorker[V nodeID] struct {
 	keys    []uint64 // [walk][edge type of the path, or all]: of the batch's draws
 	goOn    []uint64 // [walk], purposeGoOn
 	accept  []uint64 // [walk], purposeAccept
-	arrays  int      // of a sample
 	numKeys int      // of a walk
 	offset  []int    // [place in the path]: of its edge type among these
 
@@ -55,17 +54,9 @@ type walkWorker[V nodeID] struct {
 	waiting []int32 // node2vec: walks that try again
 }
 
-func newWalker[V nodeID](p walkRules, env Env, indices []V) (Worker, error) {
-	s := env.Graph.Schema()
-	bound := p.bound(s, env.BatchSize)
-	a, err := newAssembly(env, indices, AllNodes, false, bound)
-	if err != nil {
-		return nil, err
-	}
+func newWalker[V nodeID](p walkRules, _ Env, a *assembly[V]) (Worker, error) {
 	a.edgePos = false
-	w := walkerOver(p, a)
-	w.arrays = len(bound.Arrays)
-	return w, nil
+	return walkerOver(p, a), nil
 }
 
 // walkerOver returns a worker that takes walks from nodes of an assembly's lists.
@@ -108,7 +99,7 @@ func (w *walkWorker[V]) key(r Rand, first int) {
 }
 
 func (w *walkWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
-	if err := w.beginLists(req, out, w.arrays); err != nil {
+	if err := w.beginLists(req, out); err != nil {
 		return err
 	}
 	w.key(req.Rand, 0)

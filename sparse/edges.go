@@ -2,7 +2,6 @@ package sparse
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/khop-gnn/khop/unified"
 )
@@ -27,12 +26,8 @@ func FromEdges(rows, cols int64, targets, sources unified.Tensor) (a *Matrix, or
 			return nil, nil, fmt.Errorf("%w: an end of the edges is %v: %w", ErrShape, t, err)
 		}
 	}
-	a = &Matrix{rows: rows, cols: cols, edges: targets.Len(), indptr64: make([]int64, rows+1)}
-	if cols <= math.MaxInt32 {
-		a.indices32 = make([]int32, a.edges)
-	} else {
-		a.indices64 = make([]int64, a.edges)
-	}
+	a = &Matrix{rows: rows, cols: cols, indptr64: make([]int64, rows+1)}
+	a.makeIndices(targets.Len())
 	if targets.DType() == unified.Int64 {
 		order, err = byRow(a, ends[0].wide, ends[1].wide)
 	} else {
@@ -58,13 +53,9 @@ func byRow[I int32 | int64](a *Matrix, targets, sources []I) ([]int64, error) {
 	for i := range a.rows {
 		next[i+1] += next[i]
 	}
-	put := func(at int64, j I) { a.indices64[at] = int64(j) }
-	if a.indices64 == nil {
-		put = func(at int64, j I) { a.indices32[at] = int32(j) }
-	}
 	if sorted {
 		for e, j := range sources {
-			put(int64(e), j)
+			a.setIndex(int64(e), int64(j))
 		}
 		return nil, nil
 	}
@@ -73,9 +64,8 @@ func byRow[I int32 | int64](a *Matrix, targets, sources []I) ([]int64, error) {
 		at := next[i]
 		next[i]++
 		order[at] = int64(e)
-		put(at, sources[e])
+		a.setIndex(at, int64(sources[e]))
 	}
-	copy(next[1:], next[:a.rows]) // each has become where the next one begins
-	next[0] = 0
+	a.rewind()
 	return order, nil
 }

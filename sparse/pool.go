@@ -61,14 +61,12 @@ func Open(opt Options) *Pool {
 	}
 	p.spmm.init(p.workers)
 	for range p.workers - 1 {
-		p.ends.Add(1)
-		go func() {
-			defer p.ends.Done()
+		p.ends.Go(func() {
 			for w := range p.start {
 				p.errs[w] = pinned.Guard(p.guarded[w])
 				p.busy.Done()
 			}
-		}()
+		})
 	}
 	return p
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/khop-gnn/khop/internal/option/given"
 	"github.com/khop-gnn/khop/internal/samplers"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/internal/prepared"
 	"github.com/khop-gnn/khop/loader/rows"
 	"github.com/khop-gnn/khop/loader/trace"
-	"github.com/khop-gnn/khop/sampling"
 )
 
 // Options are those of a loader, and those that are code in Go and a text elsewhere.
@@ -43,7 +43,7 @@ func (o Options) Loader() (opt loader.Options, err error) {
 // serve" does not have SlotTimeout, Rank and WorldSize: leave them zero for it.
 func (o Options) String() string {
 	d := given.Document(o, given.Of(o))
-	s := bare(o.Sampler)
+	s := prepared.Bare(o.Sampler)
 	if kind := samplers.Of(s); kind != nil {
 		d["sampler"] = kind.Name
 		maps.Copy(d, given.Document(s, kind.Options()))
@@ -92,12 +92,4 @@ func Parse(text string) (o Options, err error) {
 		return Options{}, fmt.Errorf("%w: %w", loader.ErrOptions, err)
 	}
 	return o, nil
-}
-
-// bare returns the sampler below all that wraps one.
-func bare(s sampling.Sampler) sampling.Sampler {
-	for w, wraps := s.(sampling.Wrapper); wraps; w, wraps = s.(sampling.Wrapper) {
-		s = w.Unwrap()
-	}
-	return s
 }

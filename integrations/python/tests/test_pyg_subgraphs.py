@@ -185,3 +185,5 @@ def test_what_khop_does_not_have_names_what_there_is(data, dataset):
     ]:
         with pytest.raises((TypeError, ValueError), match=says):
             make()
+    with pytest.raises(NotImplementedError, match='followed from their targets.*direction="out"'):
+        NeighborSampler(dataset("sbm"), [2], sample_direction="backward")  # it would follow edges the wrong way

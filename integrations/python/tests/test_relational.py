@@ -245,7 +245,7 @@ def test_the_graph_of_a_database_elsewhere_keeps_its_address(shop, monkeypatch):
     monkeypatch.setattr(structure, "info", lambda _: khop.info(shop[0]))
     address = "s3://bucket/shop.khop"
     for data in address, khop.relational.graph(address)[0]:
-        assert structure.Structure(data).path == address
+        assert structure.structure_of(data).path == address
 
 
 @pytest.mark.skipif(bool(_library.why_not()), reason="no shared library")

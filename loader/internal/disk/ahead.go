@@ -237,11 +237,7 @@ func (a *Ahead) Begin(ctx context.Context, group *sync.WaitGroup, epoch, first, 
 	}
 	a.taken, a.first, a.crowded = a.asked, run.number, false
 	for _, s := range a.presamplers {
-		group.Add(1)
-		go func() {
-			defer group.Done()
-			s.look(ctx, a)
-		}()
+		group.Go(func() { s.look(ctx, a) })
 	}
 	context.AfterFunc(ctx, func() {
 		a.mu.Lock()

@@ -130,11 +130,7 @@ func (t *rowTrace) Sample(ctx context.Context) error {
 	errs := make([]error, t.workers)
 	var wg sync.WaitGroup
 	for w := range t.workers {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			errs[w] = t.sampleSome(ctx, uint64(w))
-		}()
+		wg.Go(func() { errs[w] = t.sampleSome(ctx, uint64(w)) })
 	}
 	wg.Wait()
 	return cmp.Or(errs...) // all workers may say the same
@@ -301,14 +297,12 @@ func (t *rowTrace) Simulate(ctx context.Context, caches []int64) ([]cacheRead, e
 	errs := make([]error, t.simulations())
 	var wg sync.WaitGroup
 	for w := range errs {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			for x := range runs {
 				n, err := t.simulateOne(caches[x.cache], policies[x.policy])
 				read[x.cache].Counts[x.policy], errs[w] = n, cmp.Or(errs[w], err)
 			}
-		}()
+		})
 	}
 	for i := 0; i < len(caches) && ctx.Err() == nil; i++ {
 		for p := 0; p < len(policies) && ctx.Err() == nil; p++ {

@@ -32,6 +32,14 @@ var _ sampling.Wrapper = preparing{}
 // Unwrap implements sampling.Wrapper.
 func (p preparing) Unwrap() sampling.Sampler { return p.Sampler }
 
+// Bare returns the sampler under all that was added to one.
+func Bare(s sampling.Sampler) sampling.Sampler {
+	for w, wraps := s.(sampling.Wrapper); wraps; w, wraps = s.(sampling.Wrapper) {
+		s = w.Unwrap()
+	}
+	return s
+}
+
 // New returns a sampler of the samples of another, with what is to be prepared.
 func New(of sampling.Sampler, what Preparation) sampling.Sampler {
 	if _, is := of.(preparing); is {

@@ -242,31 +242,44 @@ def _sparse_product(a: Any, x: Any, reduce: str) -> Tensor:
         return _torch_sparse_product(a, x, reduce)
     if type(a) not in (Tensor, torch.nn.Parameter) or a.layout not in _LAYOUTS:
         raise spmm.Refused
-    if a.dtype != x.dtype or a.dim() != 2:
+    if a.dtype != x.dtype or a.dim() != 2 or a.dense_dim() > 0 or a.size(1) != x.size(0):
         raise spmm.Refused
-    if a.size(1) != x.size(0) or a.dense_dim() > 0:
-        raise spmm.Refused
-    rows, cols = a.shape
-    transposed = False
-    learned = a.requires_grad and torch.is_grad_enabled()
     if reduce in spmm.EXTREMES and a.layout != torch.sparse_csr:
         raise spmm.Refused
-    if a.layout == torch.sparse_coo:
-        if not a.is_coalesced() and (learned or spmm.SUMS[reduce] != spmm.SUM):
-            raise spmm.Refused  # a mean is of places, and several entries may be at one
-        indices = a._indices()
-        s = spmm.of_edges(rows, cols, indices[0], indices[1])
-        values = _Values.apply(a) if learned else a._values().detach()
-    else:
-        transposed = a.layout != torch.sparse_csr
-        if transposed:
-            s = spmm.in_rows(cols, rows, a.ccol_indices(), a.row_indices())
-        else:
-            s = spmm.in_rows(rows, cols, a.crow_indices(), a.col_indices())
-        values = _Values.apply(a) if learned else a.values().detach()
-    if transposed:
-        return spmm.multiply(s, True, spmm.SUMS[reduce], values, x)
-    return spmm.aggregate(s, reduce, values, x)
+    return _LAYOUTS[a.layout](a, x, reduce)
+
+
+def _coo_product(a: Any, x: Any, reduce: str) -> Tensor:
+    learned = _learned(a)
+    if not a.is_coalesced() and (learned or spmm.SUMS[reduce] != spmm.SUM):
+        raise spmm.Refused  # a mean is of places, and several entries may be at one
+    (rows, cols), (targets, sources) = a.shape, a._indices()
+    s = spmm.of_edges(rows, cols, targets, sources)
+    return spmm.aggregate(s, reduce, _Values.apply(a) if learned else a._values().detach(), x)
+
+
+def _csr_product(a: Any, x: Any, reduce: str) -> Tensor:
+    rows, cols = a.shape
+    s = spmm.in_rows(rows, cols, a.crow_indices(), a.col_indices())
+    return spmm.aggregate(s, reduce, _values_of(a), x)
+
+
+def _csc_product(a: Any, x: Any, reduce: str) -> Tensor:
+    rows, cols = a.shape
+    s = spmm.in_rows(cols, rows, a.ccol_indices(), a.row_indices())
+    return spmm.multiply(s, True, spmm.SUMS[reduce], _values_of(a), x)
+
+
+_LAYOUTS = {torch.sparse_coo: _coo_product, torch.sparse_csr: _csr_product, torch.sparse_csc: _csc_product}
+
+
+def _learned(a: Any) -> bool:
+    """Whether the values of a sparse tensor get a gradient."""
+    return bool(a.requires_grad) and torch.is_grad_enabled()
+
+
+def _values_of(a: Any) -> Any:
+    return _Values.apply(a) if _learned(a) else a.values().detach()
 
 
 def _torch_sparse_product(a: Any, x: Any, reduce: str) -> Tensor:
@@ -278,9 +291,6 @@ def _torch_sparse_product(a: Any, x: Any, reduce: str) -> Tensor:
     s = spmm.in_rows(rows, cols, rowptr, col)
     values = values if values is None or values.dtype == x.dtype else values.to(x.dtype)
     return spmm.aggregate(s, reduce, values, x)
-
-
-_LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
 
 
 def _patch_torch(replacements: Replacements) -> None:

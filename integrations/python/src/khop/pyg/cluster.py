@@ -14,7 +14,7 @@ from .._peers.arguments import check_batches, check_options, combined, epochs
 from .._native.scratch import Scratch
 from .._peers.graph_source import partition
 from .served import Served, without_workers
-from .structure import Structure
+from .structure import Structure, structure_of
 
 class ClusterData(pyg.ClusterData):  # type: ignore[misc]
     """torch_geometric.loader.ClusterData with khop's partition; recursive is accepted and has no effect.
@@ -33,7 +33,7 @@ class ClusterData(pyg.ClusterData):  # type: ignore[misc]
             super().__init__(
                 data, num_parts, recursive, save_dir, filename, log, keep_inter_cluster_edges, sparse_format)
             return
-        self.structure = Structure(data)
+        self.structure = structure_of(data)
         if not self.structure.dataset or self.structure.node_types != [None]:
             raise TypeError("ClusterData: takes a Data, or the path of a dataset with one type of nodes and of edges")
         if keep_inter_cluster_edges:
@@ -55,7 +55,7 @@ class ClusterData(pyg.ClusterData):  # type: ignore[misc]
 
     def _metis(self, edge_index: Any, num_nodes: int) -> Any:
         """The part of each node. PyG's own divides by METIS here."""
-        structure = Structure(Data(edge_index=edge_index.cpu(), num_nodes=num_nodes))
+        structure = structure_of(Data(edge_index=edge_index.cpu(), num_nodes=num_nodes))
         try:
             file = structure.path + ".part"
             partition(structure.path, self.num_parts, file)

@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 from .._peers.arguments import combined, epochs
 from .neighbor import KhopSampler, NeighborLoader
 from .served import without_workers
-from .structure import Structure
+from .structure import structure_of
 
 
 class HGTLoader(NeighborLoader):
@@ -34,7 +34,7 @@ class HGTLoader(NeighborLoader):
 
 class _HGTSampler(KhopSampler):
     def __init__(self, data: Any, num_samples: Any, seed: int, options: Optional[Mapping[str, Any]]) -> None:
-        self.structure = structure = Structure(data)
+        self.structure = structure = structure_of(data)
         self._seed, self._negatives = seed, None
         if not isinstance(num_samples, Mapping):
             num_samples = dict.fromkeys(structure.node_types, num_samples)

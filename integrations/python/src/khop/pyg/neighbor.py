@@ -22,7 +22,7 @@ from ..relational import tables_of
 from .repeats import Repeats
 from .rows import Rows, wide, without
 from .served import Listed, Served, check_ids, without_workers
-from .structure import Structure
+from .structure import OfDataset, structure_of
 
 
 class _Filtered(Served):
@@ -133,26 +133,21 @@ class NeighborLoader(_Filtered, of_pyg.NeighborLoader):  # type: ignore[misc]
     def _begin(self, sampler: KhopSampler, data: Any, input_nodes: Any, /, **kwargs: Any) -> None:
         """What PyG's loader of nodes sets up. Seeds that are a split of a dataset or all nodes the server lists."""
         structure, self._order = self._structure, kwargs.get("sampler")
-        of, name = input_nodes if isinstance(input_nodes, tuple) else (None, input_nodes)
-        if not structure.dataset and structure.node_types != [None]:
-            type_of = of if isinstance(input_nodes, tuple) else name
+        typed = isinstance(input_nodes, tuple)
+        of, name = input_nodes if typed else (None, input_nodes)
+        if isinstance(structure, OfDataset):
+            data = structure.data
+            if isinstance(name, str) and (typed or name not in structure.node_types):
+                structure.check_split("input_nodes", name)
+                if name not in structure.node_types:
+                    input_nodes = self._split(structure, sampler, of, name)
+        elif structure.node_types != [None]:
+            type_of = of if typed else name
             if not isinstance(type_of, str) or type_of not in structure.node_types:
                 there_are = ", ".join(map(repr, structure.node_types))
                 raise ValueError(f"input_nodes: must name a node type, alone or before ids or a mask: {there_are}")
-        if structure.dataset:
-            data = structure.data
-            if isinstance(name, str) and (isinstance(input_nodes, tuple) or name not in structure.node_types):
-                structure.check_split("input_nodes", name)
-            if isinstance(name, str) and name in structure.splits and name not in structure.node_types:
-                if self._order is not None:
-                    raise TypeError("sampler: the seeds are a split, which only the server lists: give input_nodes ids")
-                self._how["seeds"], sampler.only_counted = name, True
-                input_nodes = torch.zeros(1, dtype=torch.int64).expand(structure.splits[name])
-                if not structure.plain:
-                    input_nodes = (of or structure.node_types[0], input_nodes)
         if name is not None and not isinstance(name, str):
-            check_ids("input_nodes", name, structure.num_nodes(
-                of if isinstance(input_nodes, tuple) else structure.node_types[0]))
+            check_ids("input_nodes", name, structure.num_nodes(of if typed else structure.node_types[0]))
         NodeLoader.__init__(
             self, data=data, node_sampler=sampler, input_nodes=input_nodes, filter_per_worker=False,
             **{name: self._how[name] for name in ("batch_size", "shuffle", "drop_last")}, **kwargs)
@@ -161,6 +156,14 @@ class NeighborLoader(_Filtered, of_pyg.NeighborLoader):  # type: ignore[misc]
             _check_range(given.node, structure.num_nodes(given.input_type))
         elif self._order is None and "seeds" not in self._how and given.time is None:
             self._how["seeds"] = f"all:{structure.node_type(given.input_type)}"
+
+    def _split(self, structure: OfDataset, sampler: KhopSampler, of: Optional[str], name: str) -> Any:
+        """input_nodes for seeds that are a split, of which PyG learns the number alone."""
+        if self._order is not None:
+            raise TypeError("sampler: the seeds are a split, which only the server lists: give input_nodes ids")
+        self._how["seeds"], sampler.only_counted = name, True
+        ids = torch.zeros(1, dtype=torch.int64).expand(structure.splits[name])
+        return ids if structure.plain else (of or structure.node_types[0], ids)
 
     def _khop(self) -> KhopSampler:
         sampler: KhopSampler = self.node_sampler
@@ -262,29 +265,29 @@ class LinkNeighborLoader(_Filtered, of_pyg.LinkNeighborLoader):  # type: ignore[
             seed=self._how["seed"], options=options, links=links, negatives=negatives,
             temporal_comparison=temporal_comparison)
         self._structure, self._order = sampler.structure, kwargs.get("sampler")
-        if self._structure.dataset:
+        if isinstance(self._structure, OfDataset):
             data = self._structure.data
-            edge_label_index = self._edges_of(sampler, links, edge_label_index, edge_label)
+            edge_label_index = self._edges_of(self._structure, sampler, links, edge_label_index, edge_label)
         LinkLoader.__init__(
             self, data=data, link_sampler=sampler, edge_label_index=edge_label_index, edge_label=edge_label,
             edge_label_time=edge_label_time, neg_sampling=negatives, transform=transform,
             transform_sampler_output=transform_sampler_output, filter_per_worker=False,
             **{name: self._how[name] for name in ("batch_size", "shuffle", "drop_last")}, **kwargs)
 
-    def _edges_of(self, sampler: KhopSampler, links: Any, given: Any, labels: Any) -> Any:
+    def _edges_of(self, structure: OfDataset, sampler: KhopSampler, links: Any, given: Any, labels: Any) -> Any:
         """edge_label_index for a dataset. All its edges are counted alone: the server knows them."""
         pairs = given[1] if isinstance(given, (tuple, list)) and len(given) == 2 and links is not None else given
         if isinstance(pairs, str):
-            self._structure.check_edge_type("edge_label_index", pairs)
+            structure.check_edge_type("edge_label_index", pairs)
         if pairs is None or isinstance(pairs, (str, tuple)):
             if self._order is not None:
                 raise TypeError("sampler: the seeds are all edges, which only the server lists: give edge_label_index")
             if labels is not None:
                 raise TypeError('edge_label: of all edges of a dataset is a column: options={"link_label": NAME}')
-            if links is None and not self._structure.plain:
+            if links is None and not structure.plain:
                 raise ValueError("edge_label_index: of which edge type? There are several")
-            self._how["seeds"], sampler.only_counted = f"all-edges:{':'.join(self._structure.edge_type(links))}", True
-            pairs = torch.zeros(2, 1, dtype=torch.int64).expand(2, self._structure.num_edges[links])
+            self._how["seeds"], sampler.only_counted = f"all-edges:{':'.join(structure.edge_type(links))}", True
+            pairs = torch.zeros(2, 1, dtype=torch.int64).expand(2, structure.num_edges[links])
         return pairs if links is None else (links, pairs)
 
     def _khop(self) -> KhopSampler:
@@ -352,6 +355,16 @@ def _type_of_links(edge_label_index: Any) -> Any:
     return None
 
 
+def _negatives(given: Any, weighted: bool, time: Optional[str]) -> dict[str, Any]:
+    """Options for PyG's NegativeSampling. time is the column of nodes' times, if negatives have to heed them."""
+    triplets = given.is_triplet()
+    options: dict[str, Any] = dict(negatives="weight" if weighted else "uniform", negative_ratio=float(given.amount),
+                                   triplets=triplets, corrupt="target" if triplets else "both")
+    if weighted:
+        options["negative_weight"] = "negative_weight"
+    return options if time is None else {**options, "negative_time": time}
+
+
 class KhopSampler(BaseSampler):  # type: ignore[misc]
     """Samples a structure in PyG's form."""
 
@@ -366,7 +379,7 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
     ) -> None:
         """links is the edge type of seeds that are edges; data need not have edges of it."""
         weights = _weights_of(negatives)
-        self.structure = structure = Structure(
+        self.structure = structure = structure_of(
             data, weight=weight_attr, time=time_attr, links=links, negative_weight=weights, backward=backward,
             inside=(options or {}).get("process") != "server")
         self._seed = seed
@@ -380,25 +393,13 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
         self.trees_of_ends = apart and not structure.dataset and not _OF_LINKS & set(self._given)
         """Whether each end of a link has a tree of its own, as in PyG; else a link and its ends are one."""
         self._options: dict[str, Any] = dict(
-            fanouts=self._fanouts(), replace=replace, disjoint=disjoint,
-            induced=self.subgraph_type == SubgraphType.induced)
-        if weight_attr is not None:
-            self._options["weight"] = weight_attr if structure.dataset else "weight"
-        if time_attr is not None:
-            name = time_attr if structure.dataset else "time"
-            of_edges = structure.time_of_edges
-            self._options.update(sampler="temporal", disjoint=True, recent=temporal_strategy == "last",
-                                 time=name if of_edges else "none", **({} if of_edges else {"node_time": name}))
+            fanouts=self._fanouts(), replace=replace, disjoint=apart,
+            induced=self.subgraph_type == SubgraphType.induced,
+            **structure.sampled_by(weight_attr, time_attr, temporal_strategy))
         if temporal_comparison is not None:
             self._options.update(_compared(temporal_comparison, time_attr))
         if negatives is not None:
-            triplets = negatives.is_triplet()
-            self._options.update(negatives="uniform", negative_ratio=float(negatives.amount), triplets=triplets,
-                                 corrupt="target" if triplets else "both")
-            if weights is not None:
-                self._options.update(negatives="weight", negative_weight="negative_weight")
-            if "node_time" in self._options:
-                self._options["negative_time"] = self._options["node_time"]
+            self._options.update(_negatives(negatives, weights is not None, self._options.get("node_time")))
         self._options = combined(self._options, options, _ARGUMENTS)
 
     def _fanouts(self) -> Any:

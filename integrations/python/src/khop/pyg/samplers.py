@@ -12,7 +12,7 @@ from torch_geometric.sampler.base import DataType, NumNeighbors, SubgraphType
 from .._peers.arguments import check_options, combined
 from ..torch import random_seed
 from .neighbor import _ARGUMENTS
-from .structure import Structure
+from .structure import structure_of
 
 
 class NeighborSampler(pyg.NeighborSampler):  # type: ignore[misc]
@@ -32,7 +32,7 @@ class NeighborSampler(pyg.NeighborSampler):  # type: ignore[misc]
             raise ValueError(f"sample_direction={sample_direction!r}: must be 'forward' or 'backward'")
         if sample_direction == "backward" and time_attr is not None:
             raise NotImplementedError("time_attr: sampling by time goes forward, up to the time of the seed")
-        self.structure = structure = Structure(
+        self.structure = structure = structure_of(
             data, weight=weight_attr, time=time_attr, backward=sample_direction == "backward")
         self.data_type = DataType.homogeneous if structure.node_types == [None] else DataType.heterogeneous
         self.sample_direction = sample_direction
@@ -51,14 +51,9 @@ class NeighborSampler(pyg.NeighborSampler):  # type: ignore[misc]
         self.temporal_strategy, self.keep_orig_edges = temporal_strategy, False
         check_options(options)
         self._seed, self._calls = random_seed(combined({"seed": seed}, options)["seed"]), 0
-        self._how: dict[str, Any] = dict(replace=replace, induced=self.subgraph_type == SubgraphType.induced)
-        if weight_attr is not None:
-            self._how["weight"] = weight_attr if structure.dataset else "weight"
-        if time_attr is not None:
-            name = time_attr if structure.dataset else "time"
-            self._how.update(sampler="temporal", recent=temporal_strategy == "last",
-                             **({"time": name} if structure.time_of_edges else {"time": "none", "node_time": name}))
-        self._how = combined(self._how, options, _ARGUMENTS)
+        self._how = combined(
+            dict(replace=replace, induced=self.subgraph_type == SubgraphType.induced,
+                 **structure.sampled_by(weight_attr, time_attr, temporal_strategy)), options, _ARGUMENTS)
         self._time = None if "as_of" in self._how else time_attr
 
     @property

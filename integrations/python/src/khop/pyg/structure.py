@@ -17,7 +17,6 @@ from .._loader.loader import Loader, on_host
 from ..relational import Tables, tables_of
 from .._batch.schema import EDGE_NAMES, NODE_NAMES
 from .._loader.request_sampler import Sampler
-from .._native.scratch import Scratch
 from .._data.stage import located
 from .._data.write import adjacency, temporary
 from .asked import Asked
@@ -25,181 +24,59 @@ from .repeats import Repeats
 
 
 class Structure:
-    """Node types and edge types of a graph, by PyG's names, and a dataset of khop that has its edges.
+    """Node types and edge types of a graph, by PyG's names, and a dataset of khop that has its edges."""
 
-    With a dataset given by its path, data is a Data or HeteroData of counts alone, and columns come with batches. With
-    a database (khop.relational.graph) they come as tensor frames.
-    """
+    data: Any  # a Data or HeteroData
+    path: Any  # of the dataset
+    node_types: list[Any]  # [None] is the one type of a Data
+    edge_types: list[Any]
+    own_edge_types: int  # of edge_types: behind them is one that only seeds have
+    dataset = True  # its columns come with the batches, and data has counts alone
+    tables: Optional[Tables] = None  # of a database, whose columns come as tensor frames
+    time_of_edges = False
+    backward = False  # all edges are reversed
 
-    def __init__(
-        self, data: Any, *, weight: Optional[str] = None, time: Optional[str] = None, links: Any = None,
-        negative_weight: Any = None, backward: bool = False, inside: bool = True,
-    ) -> None:
-        """weight and time are attributes for sampling. links is the edge type of seeds that are edges; data need not
-        have edges of it. negative_weight are weights of its targets. backward reverses all edges. inside allows loaders
-        in this process."""
-        self.tables: Optional[Tables] = tables_of(data)
-        data = data if self.tables is None else self.tables.path
-        self.dataset = isinstance(data, (str, bytes, os.PathLike))
-        self.backward = backward
+    def __init__(self) -> None:
         self.options: dict[str, Any] = {"framework": "torch"}
-        self._scratch: Optional[Scratch] = None
         self._closed = False
         self._asked = Asked(self)
-        self.time_of_edges = False
-        if self.dataset:
-            self._open(located(data), weight, time, negative_weight, links)
-            return
-        if isinstance(data, tuple):
-            if weight is not None:
-                raise NotImplementedError("weight_attr: stores of features and graphs have none; take a HeteroData")
-            features, graph = data
-            data = _of_stores(features, graph, time)
-        if not isinstance(data, (Data, HeteroData)):
-            what = type(data).__name__
-            raise TypeError(f"data: {what}: must be a Data, a HeteroData, a feature store and a graph store, or the "
-                            "path of a dataset")
-        self.data = data
-        self.node_types = data.node_types if isinstance(data, HeteroData) else [None]
-        self.edge_types = list(data.edge_types) if isinstance(data, HeteroData) else [None]
-        self.own_edge_types = len(self.edge_types)
-        if links is not None and links not in self.edge_types:
-            self.edge_types.append(links)
-        if time is not None:
-            stores = [data.edge_attrs()] if isinstance(data, Data) else data.edge_stores
-            self.time_of_edges = any(time in s for s in stores)
-        self.options.update(node_columns=[], seed_columns=[], edge_columns=["edge_id"])
-        parts = self._parts(weight, time)
-        if negative_weight is not None:
-            parts[self.edge_type(links)[2]]["negative_weight"] = negative_weight
-        self._write(parts, inside)
-
-    def _write(self, parts: dict[Any, Any], inside: bool) -> None:
-        """Writes the dataset. An error names PyG's types, not the dataset's."""
-        try:
-            self._scratch, self.path = temporary("khop-pyg-", parts, inside=inside)
-        except WriteError as e:
-            said = str(e).replace("the graph: ", "")
-            for of in self.edge_types:
-                for file in ("src", "dst"):
-                    path = f"edges/{'__'.join(self.edge_type(of))}/{file}.npy"
-                    said = said.replace(path, "edge_index" if of is None else f"edge_index of {of}")
-            raise WriteError(said) from None
-
-    def _open(self, path: str, weight: Optional[str], time: Optional[str], negative_weight: Any, links: Any) -> None:
-        if negative_weight is not None:
-            raise TypeError("neg_sampling: weights of a dataset's nodes are a column of it: "
-                            'options={"negatives": "weight", "negative_weight": NAME}')
-        self.path = path
-        about = info(path)
-        nodes, edges = about["node_types"], about["edge_types"]
-        types = [(e["source"], e["relation"], e["target"]) for e in edges]
-        if links is not None and links not in types:
-            there_are = ", ".join(map(str, types))
-            raise ValueError(f"edge_label_index: there is no edge type {links!r}; there are {there_are}")
-        self.plain = len(nodes) == len(edges) == 1
-        self._names = ([t["name"] for t in nodes], types)
-        self.node_types = [None] if self.plain else self._names[0]
-        self.edge_types = [None] if self.plain else types
-        self.own_edge_types = len(types)
-        self.num_edges = {of: e["count"] for of, e in zip(self.edge_types, edges)}
-        self.splits = {s["name"]: s["count"] for s in about["splits"] if not s["index"]}
-        self.data = Data() if self.plain else HeteroData()
-        for of, t in zip(self.node_types, nodes):
-            (self.data if of is None else self.data[of]).num_nodes = t["count"]
-        for of in self.edge_types:
-            (self.data if of is None else self.data[of]).edge_index = torch.empty(2, 0, dtype=torch.int64)
-        columns = list(dict.fromkeys(c["name"] for t in nodes for c in t["columns"] if c["dtype"] != "utf8"))
-        self.edge_columns = [c["name"] for c in about["edge_columns"]]
-        self.time_of_edges = time in self.edge_columns
-        for name, wanted, there in (
-            ("weight_attr", weight, self.edge_columns), ("time_attr", time, self.edge_columns + columns),
-        ):
-            if wanted is not None and wanted not in there:
-                raise ValueError(f"{name}: {path} has no column {wanted!r}; it has: {', '.join(there) or 'none'}")
-        self.options.update(node_columns=columns, seed_columns=[], edge_columns=self.edge_columns or None)
-        if "edge_id" not in self.edge_columns:
-            self.options["edge_pos"] = True
-
-    def check_split(self, argument: str, name: str) -> None:
-        """Refuses the name of a split that the dataset does not have."""
-        if name not in self.splits:
-            raise ValueError(f"{argument}: there is no split {name!r}; there are: {', '.join(self.splits) or 'none'}")
-
-    def check_edge_type(self, argument: str, name: str) -> None:
-        """Refuses a text that is no edge type of the dataset."""
-        types = self._names[1]
-        if name not in (*(of[1] for of in types), *map(":".join, types)):
-            there_are = ", ".join(map(":".join, types))
-            raise ValueError(f"{argument}: there is no edge type {name!r}; there are: {there_are}; khop.Loader takes "
-                             "links of a split, seeds=NAME")
-
-    # Types of what was in memory have numbers for names in the dataset: PyG's may be any text.
 
     def node_type(self, of: Optional[str]) -> str:
-        at = self.node_types.index(of)
-        return str(self._names[0][at]) if self.dataset else f"n{at}"
+        """Returns the dataset's name of a node type."""
+        raise NotImplementedError
+
+    def edge_type(self, of: Any) -> tuple[str, str, str]:
+        """Returns the dataset's name of an edge type."""
+        raise NotImplementedError
 
     def check_times(self, time: str, input_nodes: Any) -> None:
         """Raises ValueError for seeds without times, if there are times and none are given."""
-        of = input_nodes if isinstance(input_nodes, str) else (
-            input_nodes[0] if isinstance(input_nodes, tuple) else self.node_types[0])
-        if self.dataset:
-            return  # its columns are checked where it is opened
-        if self.time_of_edges:
-            raise ValueError(f"time_attr={time!r}: is of edges, so that seeds have no times: give input_time")
-        store = self.data if of is None else self.data[of]
-        if time not in store:
-            raise ValueError(
-                f"time_attr: {of!r} has no attribute {time!r}, so that seeds have no times: give input_time")
+
+    def store(self, of: Any) -> Any:
+        """Returns the part of data that a type of nodes or edges has."""
+        return self.data if of is None else self.data[of]
 
     def num_nodes(self, of: Optional[str]) -> int:
-        return int((self.data if of is None else self.data[of]).num_nodes)
+        return int(self.store(of).num_nodes)
 
     def seed_type(self, of: Optional[str]) -> str:
         """Returns the name of a node type in a list of seeds, which may be left out if there is only one."""
         return "" if len(self.node_types) == 1 else self.node_type(of)
 
-    def edge_type(self, of: Any) -> tuple[str, str, str]:
-        at = self.edge_types.index(of)
-        if self.dataset:
-            source, relation, target = self._names[1][at]
-            return source, relation, target
-        if of is None:
-            return "n0", "e0", "n0"
-        ends = (of[2], of[0]) if self.backward else (of[0], of[2])
-        return self.node_type(ends[0]), f"e{at}", self.node_type(ends[1])
+    def sampled_by(self, weight: Optional[str], time: Optional[str], strategy: str) -> dict[str, Any]:
+        """Returns options that sample by the attributes weight and time."""
+        options: dict[str, Any] = {}
+        if weight is not None:
+            options["weight"] = weight if self.dataset else "weight"
+        if time is not None:
+            name = time if self.dataset else "time"
+            options.update(sampler="temporal", recent=strategy == "last",
+                           **({"time": name} if self.time_of_edges else {"time": "none", "node_time": name}))
+        return options
 
     def by_edge_type(self, values: Mapping[Any, Any]) -> dict[str, Any]:
         """Returns values of edge types as in khop's mappings."""
         return {":".join(self.edge_type(of)): v for of, v in values.items()}
-
-    def _parts(self, weight: Optional[str], time: Optional[str]) -> dict[Any, Any]:
-        data = self.data
-        if weight is not None and not any(weight in s for s in data.stores):
-            raise ValueError(f"weight_attr: no edges have an attribute {weight!r}")
-        if time is not None and not any(time in s for s in data.stores):
-            raise ValueError(f"time_attr: no nodes or edges have an attribute {time!r}")
-        parts: dict[Any, Any] = {}
-        for of in self.node_types:
-            store = data._store if of is None else data[of]
-            parts[self.node_type(of)] = {"num_nodes": store.num_nodes}
-            if time is not None and time in store and (of is not None or data.is_node_attr(time)):
-                parts[self.node_type(of)]["node_time"] = store[time]
-        for of in self.edge_types:
-            store = data._store if of is None else data[of] if of in data.edge_types else {}
-            values = adjacency({k: store[k] for k in ("edge_index", "adj_t") if k in store}, of)
-            values = values or {"edge_index": torch.empty(2, 0, dtype=torch.int64)}
-            source, target = values["edge_index"] if "edge_index" in values else (values["src"], values["dst"])
-            if self.backward:
-                source, target = target, source
-            part = {"src": source, "dst": target, "edge_id": torch.arange(len(source))}
-            if weight is not None:
-                part["edge_weight"] = _weights(weight, store, len(source))
-            if time is not None and time in store and (of is not None or data.is_edge_attr(time)):
-                part["edge_time"] = store[time]
-            parts[self.edge_type(of)] = part
-        return parts
 
     # --- batches ---
 
@@ -279,11 +156,197 @@ class Structure:
                 store[EDGE_NAMES.get(column, column)] = rows if repeats is None else rows[repeats.edges[of]]
 
     def close(self) -> None:
-        """Removes the dataset if it is a temporary one."""
+        """Ends what answers requests. A temporary dataset is removed."""
         self._closed = True
         self._asked.close()
-        if self._scratch is not None:
-            self._scratch.close()
+
+
+class OfDataset(Structure):
+    """The structure of a dataset that lies in a path, or of a database (khop.relational.graph)."""
+
+    def __init__(
+        self, path: Any, weight: Optional[str], time: Optional[str], links: Any, tables: Optional[Tables],
+    ) -> None:
+        super().__init__()
+        self.path, self.tables = path, tables
+        about = info(path)
+        nodes, edges = about["node_types"], about["edge_types"]
+        types = [(e["source"], e["relation"], e["target"]) for e in edges]
+        if links is not None and links not in types:
+            there_are = ", ".join(map(str, types))
+            raise ValueError(f"edge_label_index: there is no edge type {links!r}; there are {there_are}")
+        self.plain = len(nodes) == len(edges) == 1
+        self._names = ([t["name"] for t in nodes], types)
+        self.node_types = [None] if self.plain else self._names[0]
+        self.edge_types = [None] if self.plain else types
+        self.own_edge_types = len(types)
+        self.num_edges = {of: e["count"] for of, e in zip(self.edge_types, edges)}
+        self.splits = {s["name"]: s["count"] for s in about["splits"] if not s["index"]}
+        self.data = Data() if self.plain else HeteroData()
+        for of, t in zip(self.node_types, nodes):
+            self.store(of).num_nodes = t["count"]
+        for of in self.edge_types:
+            self.store(of).edge_index = torch.empty(2, 0, dtype=torch.int64)
+        self._take_columns(about, weight, time)
+
+    def _take_columns(self, about: Mapping[str, Any], weight: Optional[str], time: Optional[str]) -> None:
+        """Has all columns delivered, and checks that those of weights and times are there."""
+        of_nodes = (c for t in about["node_types"] for c in t["columns"])
+        columns = list(dict.fromkeys(c["name"] for c in of_nodes if c["dtype"] != "utf8"))
+        of_edges = [c["name"] for c in about["edge_columns"]]
+        self.time_of_edges = time in of_edges
+        for name, wanted, there in (("weight_attr", weight, of_edges), ("time_attr", time, of_edges + columns)):
+            if wanted is not None and wanted not in there:
+                raise ValueError(f"{name}: {self.path} has no column {wanted!r}; it has: {', '.join(there) or 'none'}")
+        self.options.update(node_columns=columns, seed_columns=[], edge_columns=of_edges or None)
+        if "edge_id" not in of_edges:
+            self.options["edge_pos"] = True
+
+    def node_type(self, of: Optional[str]) -> str:
+        return str(self._names[0][self.node_types.index(of)])
+
+    def edge_type(self, of: Any) -> tuple[str, str, str]:
+        source, relation, target = self._names[1][self.edge_types.index(of)]
+        return source, relation, target
+
+    def check_split(self, argument: str, name: str) -> None:
+        """Refuses the name of a split that the dataset does not have."""
+        if name not in self.splits:
+            raise ValueError(f"{argument}: there is no split {name!r}; there are: {', '.join(self.splits) or 'none'}")
+
+    def check_edge_type(self, argument: str, name: str) -> None:
+        """Refuses a text that is no edge type of the dataset."""
+        types = self._names[1]
+        if name not in (*(of[1] for of in types), *map(":".join, types)):
+            there_are = ", ".join(map(":".join, types))
+            raise ValueError(f"{argument}: there is no edge type {name!r}; there are: {there_are}; khop.Loader takes "
+                             "links of a split, seeds=NAME")
+
+
+class InMemory(Structure):
+    """The structure of a graph in memory, of which a temporary dataset is written. Its types have numbers for names:
+    PyG's may be any text."""
+
+    dataset = False
+
+    def __init__(
+        self, data: Any, weight: Optional[str], time: Optional[str], links: Any, negative_weight: Any, backward: bool,
+        inside: bool,
+    ) -> None:
+        super().__init__()
+        self.data, self.backward = data, backward
+        self.node_types = data.node_types if isinstance(data, HeteroData) else [None]
+        self.edge_types = list(data.edge_types) if isinstance(data, HeteroData) else [None]
+        self.own_edge_types = len(self.edge_types)
+        if links is not None and links not in self.edge_types:
+            self.edge_types.append(links)
+        if time is not None:
+            stores = [data.edge_attrs()] if isinstance(data, Data) else data.edge_stores
+            self.time_of_edges = any(time in s for s in stores)
+        self.options.update(node_columns=[], seed_columns=[], edge_columns=["edge_id"])
+        self._check_attributes(weight, time)
+        parts: dict[Any, Any] = {self.node_type(of): self._nodes(of, time) for of in self.node_types}
+        parts.update((self.edge_type(of), self._edges(of, weight, time)) for of in self.edge_types)
+        if negative_weight is not None:
+            parts[self.edge_type(links)[2]]["negative_weight"] = negative_weight
+        self._write(parts, inside)
+
+    def _write(self, parts: dict[Any, Any], inside: bool) -> None:
+        """Writes the dataset. An error names PyG's types, not the dataset's."""
+        try:
+            self._scratch, self.path = temporary("khop-pyg-", parts, inside=inside)
+        except WriteError as e:
+            said = str(e).replace("the graph: ", "")
+            for of in self.edge_types:
+                for file in ("src", "dst"):
+                    path = f"edges/{'__'.join(self.edge_type(of))}/{file}.npy"
+                    said = said.replace(path, "edge_index" if of is None else f"edge_index of {of}")
+            raise WriteError(said) from None
+
+    def _check_attributes(self, weight: Optional[str], time: Optional[str]) -> None:
+        if weight is not None and not any(weight in s for s in self.data.stores):
+            raise ValueError(f"weight_attr: no edges have an attribute {weight!r}")
+        if time is not None and not any(time in s for s in self.data.stores):
+            raise ValueError(f"time_attr: no nodes or edges have an attribute {time!r}")
+
+    def _nodes(self, of: Optional[str], time: Optional[str]) -> dict[str, Any]:
+        """What the dataset has of a node type."""
+        store = self.data._store if of is None else self.data[of]
+        part = {"num_nodes": store.num_nodes}
+        if time is not None and time in store and (of is not None or self.data.is_node_attr(time)):
+            part["node_time"] = store[time]
+        return part
+
+    def _edges(self, of: Any, weight: Optional[str], time: Optional[str]) -> dict[str, Any]:
+        """What the dataset has of an edge type: no edges where it is that of seeds alone."""
+        data = self.data
+        store = data._store if of is None else data[of] if of in data.edge_types else {}
+        values = adjacency({k: store[k] for k in ("edge_index", "adj_t") if k in store}, of)
+        values = values or {"edge_index": torch.empty(2, 0, dtype=torch.int64)}
+        source, target = values["edge_index"] if "edge_index" in values else (values["src"], values["dst"])
+        if self.backward:
+            source, target = target, source
+        part = {"src": source, "dst": target, "edge_id": torch.arange(len(source))}
+        if weight is not None:
+            part["edge_weight"] = _weights(weight, store, len(source))
+        if time is not None and time in store and (of is not None or data.is_edge_attr(time)):
+            part["edge_time"] = store[time]
+        return part
+
+    def node_type(self, of: Optional[str]) -> str:
+        return f"n{self.node_types.index(of)}"
+
+    def edge_type(self, of: Any) -> tuple[str, str, str]:
+        if of is None:
+            return "n0", "e0", "n0"
+        ends = (of[2], of[0]) if self.backward else (of[0], of[2])
+        return self.node_type(ends[0]), f"e{self.edge_types.index(of)}", self.node_type(ends[1])
+
+    def check_times(self, time: str, input_nodes: Any) -> None:
+        of = input_nodes if isinstance(input_nodes, str) else (
+            input_nodes[0] if isinstance(input_nodes, tuple) else self.node_types[0])
+        if self.time_of_edges:
+            raise ValueError(f"time_attr={time!r}: is of edges, so that seeds have no times: give input_time")
+        if time not in self.store(of):
+            raise ValueError(
+                f"time_attr: {of!r} has no attribute {time!r}, so that seeds have no times: give input_time")
+
+    def close(self) -> None:
+        super().close()
+        self._scratch.close()
+
+
+def structure_of(
+    data: Any, *, weight: Optional[str] = None, time: Optional[str] = None, links: Any = None,
+    negative_weight: Any = None, backward: bool = False, inside: bool = True,
+) -> Structure:
+    """Returns the structure of what PyG's loaders take: a Data, a HeteroData, a feature store and a graph store, the
+    path of a dataset, or a database (khop.relational.graph).
+
+    weight and time are attributes for sampling. links is the edge type of seeds that are edges; data need not have
+    edges of it. negative_weight are weights of its targets. backward reverses all edges. inside allows loaders in this
+    process.
+    """
+    tables = tables_of(data)
+    data = data if tables is None else tables.path
+    if isinstance(data, (str, bytes, os.PathLike)):
+        if negative_weight is not None:
+            raise TypeError("neg_sampling: weights of a dataset's nodes are a column of it: "
+                            'options={"negatives": "weight", "negative_weight": NAME}')
+        if backward:
+            raise NotImplementedError('sample_direction="backward": a dataset\'s edges are followed from their targets: '
+                                      'give the graph itself, or take khop.Loader with direction="out"')
+        return OfDataset(located(data), weight, time, links, tables)
+    if isinstance(data, tuple):
+        if weight is not None:
+            raise NotImplementedError("weight_attr: stores of features and graphs have none; take a HeteroData")
+        features, graph = data
+        data = _of_stores(features, graph, time)
+    if not isinstance(data, (Data, HeteroData)):
+        what = type(data).__name__
+        raise TypeError(f"data: {what}: must be a Data, a HeteroData, a feature store and a graph store, or the "
+                        "path of a dataset")
+    return InMemory(data, weight, time, links, negative_weight, backward, inside)
 
 
 def _weights(name: str, store: Any, edges: int) -> Any:

@@ -13,7 +13,7 @@ from .._peers.arguments import check_batches, combined, epochs
 from .._loader.loader import Loader
 from .._batch.schema import EDGE_NAMES, NODE_NAMES
 from .served import Served, without_workers
-from .structure import Structure
+from .structure import OfDataset, Structure, structure_of
 
 
 def _places(number: int) -> Any:
@@ -47,7 +47,7 @@ class _Subgraphs(Served, torch.utils.data.DataLoader):  # type: ignore[type-arg]
         if not isinstance(data, (Data, str, bytes)) and not hasattr(data, "__fspath__"):
             what = type(data).__name__
             raise TypeError(f"data: {what}: {type(self).__name__} takes a Data, or the path of a dataset")
-        structure = Structure(data, backward=backward and isinstance(data, Data))
+        structure = structure_of(data, backward=backward and isinstance(data, Data))
         if structure.node_types != [None]:
             raise TypeError(f"{type(self).__name__}: the dataset has several types: take HGTLoader or NeighborLoader")
         return structure
@@ -95,7 +95,7 @@ class ShaDowKHopSampler(_Subgraphs):
         number: int
         seeds: Any
         if isinstance(node_idx, str):
-            if not structure.dataset:
+            if not isinstance(structure, OfDataset):
                 raise ValueError(f"node_idx={node_idx!r}: must be nodes, a mask, or a split of a dataset")
             structure.check_split("node_idx", node_idx)
             self.node_idx, number, seeds = None, structure.splits[node_idx], node_idx

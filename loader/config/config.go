@@ -55,8 +55,8 @@ func (o Options) String() string {
 	return string(text)
 }
 
-// ParseDocument reads a JSON object of options, in whose keys - may be _. It returns their values of JSON, by their names
-// on the command line: half-life.
+// ParseDocument reads a JSON object of options, in whose keys - may be _. It returns values of JSON by names of the
+// command line: half-life.
 func ParseDocument(text []byte) (map[string]json.RawMessage, error) {
 	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(text, &keys); err != nil {

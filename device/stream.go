@@ -58,13 +58,13 @@ func (c *Copies) Add(dst Address, src []byte) {
 // Bytes is how many bytes the list copies.
 func (c *Copies) Bytes() int64 { return c.bytes }
 
-// Clear empties the list, and keeps its memory for the next copies.
-func (c *Copies) Clear() { *c = Copies{to: c.to[:0], from: c.from[:0], sizes: c.sizes[:0]} }
+// clear empties the list, and keeps its memory for the next copies.
+func (c *Copies) clear() { *c = Copies{to: c.to[:0], from: c.from[:0], sizes: c.sizes[:0]} }
 
 // CopyAll queues the copies of a list, in any order, and empties it: by one call if the driver has cuMemcpyBatchAsync
 // (CUDA 12.8), else by one call for each.
 func (s *Stream) CopyAll(c *Copies) error {
-	defer c.Clear()
+	defer c.clear()
 	if len(c.to) == 0 {
 		return nil
 	}

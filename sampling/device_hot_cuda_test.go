@@ -22,8 +22,8 @@ func everyNode(r *rand.Rand, g *graph.Graph) (order []int64) {
 	return order
 }
 
-// keepHot copies the in-edges of nodes to the device, in an order, up to so many edges, and has samplers use the
-// copies. It returns how many edges these have.
+// keepHot copies the in-edges of nodes to the device, in an order, most edges at most, and has samplers use the copies.
+// It returns how many edges these have.
 func (d *deviceUnderTest) keepHot(g *graph.Graph, order []int64, most int64, to *Topology) (edges int64) {
 	d.t.Helper()
 	start := slices.Repeat([]uint32{math.MaxUint32}, int(g.NumNodes()))

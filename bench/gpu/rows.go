@@ -128,7 +128,7 @@ func (r *rig) cells(m *memory, width, offset int64, o rowsOptions, bus *busResul
 			if method == "sorted" {
 				list, want = orderedList, inOrder
 			}
-			took, err := r.timeGather(method, store, at, out, list, blocks, want)
+			took, err := r.timeGather(method, store, column, at, out, list, blocks, want)
 			if err != nil {
 				return cells, err
 			}
@@ -149,11 +149,11 @@ func randomRows(count, n int64, r *rand.Rand) []int64 {
 }
 
 // timeGather times a gather, and compares what it has left in out with the rows that are wanted.
-func (r *rig) timeGather(method string, store *cuda.Store, at device.Address, out, ids unified.Tensor,
-	blocks int64, want []int64) (seconds float64, err error) {
+func (r *rig) timeGather(method string, store *cuda.Store, column unified.Tensor, at device.Address,
+	out, ids unified.Tensor, blocks int64, want []int64) (seconds float64, err error) {
 	seconds, err = r.time(func() error { return r.gather(method, store, at, out, ids, blocks) })
 	if err == nil {
-		err = r.compare(store.Column(), out, want)
+		err = r.compare(column, out, want)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("%v: %w", method, err)

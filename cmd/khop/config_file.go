@@ -38,7 +38,7 @@ func (c configFile) read(ctx *kong.Context, trace *kong.Path, until context.Cont
 	}
 	d, err := config.ParseDocument(text)
 	if err == nil {
-		ctx.AddResolver(&resolver{Document: d})
+		ctx.AddResolver(&resolver{document: d})
 	}
 	return err
 }
@@ -55,7 +55,7 @@ func wrongOption(name, format string, args ...any) error {
 }
 
 // unknown refuses keys that are no flags of a command, and names the nearest flag.
-func unknown(d config.Document, command string, flags []string) error {
+func unknown(d map[string]json.RawMessage, command string, flags []string) error {
 	for _, key := range slices.Sorted(maps.Keys(d)) {
 		if slices.Contains(flags, key) {
 			continue
@@ -112,7 +112,7 @@ func edits(a, b string) int {
 
 // resolver tells kong what a document says.
 type resolver struct {
-	config.Document
+	document map[string]json.RawMessage
 
 	checked *kong.Command // whose flags the document's keys are
 }
@@ -131,7 +131,7 @@ func (r *resolver) Resolve(_ *kong.Context, at *kong.Path, flag *kong.Flag) (any
 		for _, f := range at.Flags {
 			flags = append(flags, f.Name)
 		}
-		if err := unknown(r.Document, at.Node().Name, flags); err != nil {
+		if err := unknown(r.document, at.Node().Name, flags); err != nil {
 			return nil, err
 		}
 		r.checked = at.Command
@@ -140,7 +140,7 @@ func (r *resolver) Resolve(_ *kong.Context, at *kong.Path, flag *kong.Flag) (any
 	if flag.Enum != "" {
 		choices = flag.EnumSlice()
 	}
-	value, err := inDocument(flag.Name, r.Document[flag.Name], flag.IsBool(), choices)
+	value, err := inDocument(flag.Name, r.document[flag.Name], flag.IsBool(), choices)
 	if _, made := flag.Mapper.(spoken); made || value == nil || err != nil {
 		return value, err
 	}

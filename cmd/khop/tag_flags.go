@@ -20,7 +20,6 @@ import (
 	"github.com/khop-gnn/khop/internal/option/given"
 	"github.com/khop-gnn/khop/internal/samplers"
 	"github.com/khop-gnn/khop/loader"
-	"github.com/khop-gnn/khop/loader/config"
 )
 
 // tagFlags are flags that are made from the tags of structs of options, each by the name that it has there. kong takes
@@ -245,7 +244,7 @@ func (s spoken) take(before, value any) (any, error) {
 }
 
 // takeDocument adds to given values those of a document, for options that have none.
-func (f *tagFlags) takeDocument(said given.Values, d config.Document) error {
+func (f *tagFlags) takeDocument(said given.Values, d map[string]json.RawMessage) error {
 	for i := range f.flags {
 		o := &f.flags[i]
 		choices := o.Choices

@@ -21,7 +21,7 @@ import (
 
 // Loader is what OpenLoader makes: a server.Inside, with what it reads.
 type Loader interface {
-	Segment(number uint32) (*server.Segment, error)
+	Segment(number uint32) (data []byte, of io.Closer, err error)
 	Close() error
 }
 
@@ -110,9 +110,10 @@ func khop_loader_segment(h C.khop_handle, number C.uint32_t, to *C.khop_handle, 
 		if err != nil {
 			return err
 		}
-		s, err := in.Segment(uint32(number))
+		data, of, err := in.Segment(uint32(number))
 		if err == nil {
-			*to, *address, *size = open(s), C.uint64_t(s.Address()), C.uint64_t(len(s.Data))
+			*to, *size = open(of), C.uint64_t(len(data))
+			*address = C.uint64_t(uintptr(unsafe.Pointer(unsafe.SliceData(data))))
 		}
 		return err
 	})

@@ -116,8 +116,9 @@ type Options struct {
 	RowStride int64 `value:"BYTES" help:"Pad node rows with zeros to a multiple of BYTES, a power of two."`
 	// Reorder keeps the numbers that nodes have in the source as the column "old_id".
 	Reorder Reorder `default:"auto" help:"Renumber the nodes:"`
-	// Heat is asked for scores of nodes by ByHeat.
-	Heat Heat `json:"-"`
+	// Heat, for ByHeat, scores nodes by how often batches need their rows. indptr and indices are the in-edges of each
+	// node; seeds are the nodes of the split train, or all nodes.
+	Heat func(ctx context.Context, indptr []int64, indices unified.Tensor, seeds []int64) ([]float64, error) `json:"-"`
 	// UpTo is a date or a time, or "all". A database's own is that of its test.
 	UpTo string `name:"upto" value:"DATE" help:"Leave out database rows later than DATE; all: leave out none."`
 	// Task has columns left out that one of a database's tasks must not see.

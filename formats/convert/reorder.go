@@ -44,10 +44,6 @@ const (
 	ByCommunity
 )
 
-// Heat scores nodes by how often batches need their rows. indptr and indices are the in-edges of each node; seeds
-// are the nodes of the split train, or all nodes.
-type Heat func(ctx context.Context, indptr []int64, indices unified.Tensor, seeds []int64) ([]float64, error)
-
 // oldIDs is the column of the numbers that nodes had before they were numbered anew.
 const oldIDs = tables.FormerIDs
 

@@ -154,7 +154,7 @@ func TestCacheTakesWhatItsBudgetAllows(t *testing.T) {
 	for _, budget := range []int64{100_000, 402_048} {
 		var ledger pinned.Ledger
 		ledger.SetDeviceLimit(budget)
-		rows := CacheRows(s.Column(), budget)
+		rows := CacheRows(s.column, budget)
 		r.check(s.Cache(context.Background(), Hottest(make([]uint32, 1000), rows),
 			pinned.Options{Ledger: &ledger, Purpose: pinned.Columns}))
 		if got := ledger.DeviceTotal(); got > budget || got < budget-2048-400 {

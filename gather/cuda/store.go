@@ -116,9 +116,6 @@ func TryKernels(d *device.Device) (code string, err error) {
 	return k.Code(), k.Close()
 }
 
-// Column returns the column.
-func (s *Store) Column() unified.Tensor { return s.column }
-
 // Enqueue puts a gather on the stream: row ids[i] of the column is copied to row i of dst. It returns dst as a tensor
 // [len(ids), ...], which has the rows when the stream has passed the gather. The host does not wait, unless dst has to
 // grow: then it waits for the device.

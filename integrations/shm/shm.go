@@ -9,11 +9,6 @@ const Version = 1
 type Array struct {
 	Name   string
 	Tensor unified.Tensor
-	Flags  uint16 // InTopology and InFull
+	// The digests that cover it (docs/digest.md).
+	InTopology, InFull bool
 }
-
-// Flags of an array: the digests that cover it.
-const (
-	InTopology = 1 << 0
-	InFull     = 1 << 1
-)

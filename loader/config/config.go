@@ -55,16 +55,14 @@ func (o Options) String() string {
 	return string(text)
 }
 
-// Document has options as values of JSON, by their names on the command line: half-life.
-type Document map[string]json.RawMessage
-
-// ParseDocument reads a JSON object, in whose keys - may be _.
-func ParseDocument(text []byte) (Document, error) {
-	var keys Document
+// ParseDocument reads a JSON object of options, in whose keys - may be _. It returns values of JSON by names of the
+// command line: half-life.
+func ParseDocument(text []byte) (map[string]json.RawMessage, error) {
+	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(text, &keys); err != nil {
 		return nil, fmt.Errorf("the configuration is no JSON object: %w", err)
 	}
-	d := Document{}
+	d := map[string]json.RawMessage{}
 	for key, value := range keys {
 		d[strings.ReplaceAll(key, "_", "-")] = value
 	}

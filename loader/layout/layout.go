@@ -70,16 +70,6 @@ func (a *Array) InFull() bool {
 	return a.Kind != Inputs && a.Kind != Items && a.Kind != LinkItems
 }
 
-// IsIndex reports whether the array holds ids or offsets, which the feed delivers in the width that a consumer
-// requests.
-func (a *Array) IsIndex() bool {
-	switch a.Kind {
-	case NumNodes, Items, LinkLabels, LinkTimes, LinkItems, LinkCounts:
-		return false
-	}
-	return a.IsIDs()
-}
-
 // OnHost reports whether the array is on the host wherever batches are made.
 func (a *Array) OnHost() bool {
 	switch a.Kind {

@@ -36,8 +36,8 @@ func (l *Later) Fetch(ctx context.Context, fetch func(ctx context.Context) error
 	}()
 }
 
-// Idle reports whether no fetch is running.
-func (l *Later) Idle() bool { return l.last == nil }
+// idle reports whether no fetch is running.
+func (l *Later) idle() bool { return l.last == nil }
 
 // Finish waits for all fetches. If ctx ends before, they still run, and Cancel waits for them.
 func (l *Later) Finish(ctx context.Context, _ Slot) (waited time.Duration, err error) {

@@ -19,7 +19,7 @@ func TestFetchesComeOneAfterTheOther(t *testing.T) {
 	}
 	_, err := l.Finish(t.Context(), nil)
 	expect.OK(t, err)
-	expect.That(t, l.Idle() && len(got) == 8 && got[0] == 0 && got[7] == 7, "fetched %v", got)
+	expect.That(t, l.idle() && len(got) == 8 && got[0] == 0 && got[7] == 7, "fetched %v", got)
 }
 
 func TestNothingIsFetchedBehindAFailure(t *testing.T) {
@@ -46,5 +46,5 @@ func TestCancelEndsAllThatWasBegun(t *testing.T) {
 	})
 	<-began
 	l.Cancel()
-	expect.That(t, l.Idle(), "something is under way")
+	expect.That(t, l.idle(), "something is under way")
 }

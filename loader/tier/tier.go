@@ -143,12 +143,6 @@ func (m Memory) Total() int64 {
 	return sat.Add(sat.Add(m.Topology, m.Columns), sat.Add(m.Batches, m.Scratch))
 }
 
-// Add returns the sum, purpose by purpose.
-func (m Memory) Add(n Memory) Memory {
-	return Memory{sat.Add(m.Topology, n.Topology), sat.Add(m.Columns, n.Columns), sat.Add(m.Batches, n.Batches),
-		sat.Add(m.Scratch, n.Scratch)}
-}
-
 // Stats counts what a tier has brought, as far as the tier counts.
 type Stats struct {
 	Rows  int64 // in all

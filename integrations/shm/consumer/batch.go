@@ -177,9 +177,9 @@ func (b *Batch) Digest() (topology, full uint64) {
 // kindOf returns a kind that digests treat as they do the array's.
 func kindOf(a shm.Array) layout.Kind {
 	switch {
-	case a.Flags&shm.InFull == 0:
+	case !a.InFull:
 		return layout.Inputs
-	case a.Flags&shm.InTopology == 0:
+	case !a.InTopology:
 		return layout.NodeColumn
 	case strings.HasPrefix(a.Name, "sample/"):
 		return layout.Own

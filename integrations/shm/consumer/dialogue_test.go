@@ -281,7 +281,7 @@ func TestEachLieIsRefused(t *testing.T) {
 // A digest of what cannot be read is 0, not that of something else.
 func TestADigestOfWhatCannotBeReadIsZero(t *testing.T) {
 	x := expect.Must(unified.NewPlaced(pinned.Device, unified.Int64, make([]byte, 8), 1))(t)
-	b := Batch{arrays: []shm.Array{{Name: "nodes/node", Tensor: x, Flags: shm.InTopology | shm.InFull}}}
+	b := Batch{arrays: []shm.Array{{Name: "nodes/node", Tensor: x, InTopology: true, InFull: true}}}
 	topology, full := b.Digest()
 	expect.That(t, topology == 0 && full == 0, "%x, %x", topology, full)
 }

@@ -348,13 +348,13 @@ func TestWithinAProcessCloseSaysWhatFailed(t *testing.T) {
 	}
 	n := uint32(len(g.server.ranks[0].arena.all()))
 	for number, there := range map[uint32]bool{0: n > 0, n: false, n + 1: false, 1<<32 - 1: false} {
-		s, err := g.Segment(number)
+		_, of, err := g.Segment(number)
 		if (err == nil) != there || err != nil && !strings.HasSuffix(err.Error(), fmt.Sprintf("segment %d is not there",
 			number)) {
 			t.Errorf("segment %d of %d: %v", number, n, err)
 		}
 		if err == nil {
-			expect.OK(t, s.Close())
+			expect.OK(t, of.Close())
 		}
 	}
 	for name, opt := range map[string]Options{"readers": {Readers: 1}, "a state file": {StateFile: "x"}} {

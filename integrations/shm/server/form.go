@@ -43,26 +43,35 @@ func newForm(arrays []layout.Array, w way, down bool) (*form, error) {
 				shm.ErrOptions,
 				a.Name, len(a.Name), wire.MaxName)
 		}
-		if a.IsIndex() && a.Kind != layout.Inputs && a.DType == unified.Int64 && w.index == unified.Int32 {
+		if isIndex(a) && a.Kind != layout.Inputs && a.DType == unified.Int64 && w.index == unified.Int32 {
 			return nil, refuse(wire.CodeIndexDType,
 				"the dataset has more than 2^31 nodes or edges: their numbers do not fit int32")
 		}
 		dtype := a.DType
-		if a.IsIndex() && !f.liesOnDevice(a) {
+		if isIndex(a) && !f.liesOnDevice(a) {
 			dtype = w.index
 		}
 		var flags uint16
 		if a.InTopology() {
-			flags |= shm.InTopology
+			flags |= wire.InTopology
 		}
 		if a.InFull() {
-			flags |= shm.InFull
+			flags |= wire.InFull
 		}
 		f.dtypes = append(f.dtypes, dtype)
 		forms = append(forms, wire.Form{Name: a.Name, DType: dtype, Rank: 1 + len(a.Row), Flags: flags})
 	}
 	f.descriptor = wire.NewDescriptor(forms)
 	return f, nil
+}
+
+// isIndex reports whether an array holds ids or offsets, which come in the width that a consumer requests.
+func isIndex(a *layout.Array) bool {
+	switch a.Kind {
+	case layout.NumNodes, layout.Items, layout.LinkLabels, layout.LinkTimes, layout.LinkItems, layout.LinkCounts:
+		return false
+	}
+	return a.IsIDs()
 }
 
 // liesOnDevice reports whether consumers read an array where it lies on a device: all arrays but those that the loader

@@ -3,11 +3,10 @@ package server
 import (
 	"context"
 	"fmt"
+	"io"
 	"sync"
-	"unsafe"
 
 	"github.com/khop-gnn/khop/integrations/shm"
-	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
 	"github.com/khop-gnn/khop/loader"
 )
 
@@ -46,31 +45,19 @@ func NewInside(ctx context.Context, src loader.Source, opt Options, w Within) (*
 	return i, nil
 }
 
-// Segment is a segment of the ring that its consumer shares.
-type Segment struct {
-	Data   []byte // on a device: its address and length
-	memory *wire.Memory
-}
-
-// Address returns where the segment begins.
-func (s *Segment) Address() uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(s.Data))) }
-
-// Close returns the segment. Its memory is freed when both the ring and the consumer have closed it.
-func (s *Segment) Close() error { return s.memory.Close() }
-
-// Segment returns an announced segment, which stays until the caller closes it: also after Close nothing else writes to
-// batches that were not returned.
-func (i *Inside) Segment(number uint32) (*Segment, error) {
+// Segment returns the bytes of an announced segment, on a device its address and length. It stays until the caller
+// closes what it is of, and the ring is closed: also after Close nothing else writes to batches that were not returned.
+func (i *Inside) Segment(number uint32) (data []byte, of io.Closer, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if !i.closed {
 		if all := i.server.ranks[0].arena.all(); uint64(number) < uint64(len(all)) {
 			m := all[number]
 			m.Keep()
-			return &Segment{m.Data, m}, nil
+			return m.Data, m, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: segment %d is not there", shm.ErrClosed, number)
+	return nil, nil, fmt.Errorf("%w: segment %d is not there", shm.ErrClosed, number)
 }
 
 // Close ends the loader, waits until nothing of it runs, and frees all memory but the segments that the consumer has.

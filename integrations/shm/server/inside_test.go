@@ -104,11 +104,12 @@ func (g *guest) hello() {
 }
 
 // batch waits for a batch, and returns it with the bytes of its descriptor's segment.
-func (g *guest) batch() (wire.Batch, *Segment) {
+func (g *guest) batch() (wire.Batch, *wire.Memory) {
 	g.t.Helper()
 	b, _ := expect.Must2(wire.Parse[wire.Batch](g.hear(wire.KindBatch)))(g.t)
-	s := expect.Must(g.Segment(b.Segment))(g.t)
-	return b, s
+	_, of, err := g.Segment(b.Segment)
+	expect.OK(g.t, err)
+	return b, of.(*wire.Memory)
 }
 
 func TestWithinAProcessBatchesStayWhereTheyAreAfterTheEnd(t *testing.T) {
@@ -118,12 +119,12 @@ func TestWithinAProcessBatchesStayWhereTheyAreAfterTheEnd(t *testing.T) {
 	g.hear(wire.KindBegun)
 	var arrays []shm.Array
 	var before [][]byte
-	var segment *Segment
+	var segment *wire.Memory
 	for range 3 { // all that it may hold, so that the workers wait for a slot
 		var held wire.Batch
 		held, segment = g.batch()
 		descriptor := bytes.Clone(segment.Data[held.Offset : held.Offset+uint64(held.Size)])
-		more, err := wire.ParseDescriptor(descriptor, func(uint32) *wire.Memory { return segment.memory }, nil)
+		more, err := wire.ParseDescriptor(descriptor, func(uint32) *wire.Memory { return segment }, nil)
 		if _, number, _ := wire.PlaceOf(descriptor); err != nil || number != held.Number || held.Segment != 0 {
 			t.Fatalf("the descriptor is of batch %d: %v", number, err)
 		}
@@ -139,7 +140,7 @@ func TestWithinAProcessBatchesStayWhereTheyAreAfterTheEnd(t *testing.T) {
 		}
 	}
 	expect.OK(t, segment.Close())
-	if _, err := g.Segment(0); !errors.Is(err, shm.ErrClosed) {
+	if _, _, err := g.Segment(0); !errors.Is(err, shm.ErrClosed) {
 		t.Error("a segment of a closed loader:", err)
 	}
 }

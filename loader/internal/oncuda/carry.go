@@ -210,7 +210,7 @@ func (r *copiesReader) Finish(ctx context.Context, s tier.Slot) (time.Duration, 
 func (r *copiesReader) Cancel() {
 	r.Reader.Cancel()
 	r.late = r.late[:0]
-	r.ready.Clear()
+	r.ready = device.Copies{}
 }
 
 // fenceOf returns the fence of a slot on a device.

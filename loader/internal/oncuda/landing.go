@@ -40,8 +40,8 @@ func (h *hostSampler) Sample(ctx context.Context, s *slots.Slot) error {
 	if err := h.sampleHere(ctx, s); err != nil {
 		return err
 	}
-	h.copies.Clear()
 	if err := h.land(&s.Sample); err != nil {
+		h.copies = device.Copies{}
 		return err
 	}
 	if err := h.stream.CopyAll(&h.copies); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/loader/internal/disk"
 	"github.com/khop-gnn/khop/loader/internal/placed"
 	"github.com/khop-gnn/khop/loader/internal/recipe"
@@ -158,7 +159,9 @@ func (s *Set) Cost(r *recipe.Recipe, b tier.Bound) (all tier.Memory) {
 	b.Loaders = s.Loaders
 	for _, t := range s.Tiers {
 		b.Columns = placed.Describe(r, t.Columns)
-		all = all.Add(t.Cost(b))
+		m := t.Cost(b)
+		all = tier.Memory{Topology: sat.Add(all.Topology, m.Topology), Columns: sat.Add(all.Columns, m.Columns),
+			Batches: sat.Add(all.Batches, m.Batches), Scratch: sat.Add(all.Scratch, m.Scratch)}
 	}
 	return all
 }

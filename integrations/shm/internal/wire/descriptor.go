@@ -36,6 +36,12 @@ const (
 	entrySize      = int(unsafe.Sizeof(entry{}))
 )
 
+// Flags of an array: the digests that cover it.
+const (
+	InTopology = 1 << 0
+	InFull     = 1 << 1
+)
+
 var descriptorMagic = [8]byte([]byte("khopbtch"))
 
 // load returns the struct at the beginning of b.
@@ -52,7 +58,7 @@ type Form struct {
 	Name  string
 	DType unified.DType
 	Rank  int
-	Flags uint16 // shm.InTopology and so on
+	Flags uint16 // InTopology and InFull
 }
 
 // NewDescriptor returns a descriptor without places and dimensions, to copy and complete for each batch.
@@ -121,7 +127,7 @@ func ParseDescriptor(b []byte, memory func(uint32) *Memory, names []string) ([]s
 			}
 			a.Name = string(b[e.name:][:e.nameSize])
 		}
-		a.Flags = e.flags
+		a.InTopology, a.InFull = e.flags&InTopology != 0, e.flags&InFull != 0
 		var err error
 		if a.Tensor, err = e.tensor(memory); err != nil {
 			return nil, fmt.Errorf("%w: array %q: %w", ErrMessage, a.Name, err)

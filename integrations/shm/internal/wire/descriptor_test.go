@@ -5,7 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -15,7 +14,7 @@ import (
 func FuzzDescriptor(f *testing.F) {
 	memory := [][]byte{make([]byte, 4096), make([]byte, 1000)}
 	d := NewDescriptor([]Form{
-		{"num_nodes", unified.Int64, 2, shm.InTopology | shm.InFull}, {"nodes/n", unified.Int32, 1, 3},
+		{"num_nodes", unified.Int64, 2, InTopology | InFull}, {"nodes/n", unified.Int32, 1, 3},
 		{"node/n/feature", unified.Float32, 2, 2},
 		{"empty", unified.Float64, 4, 0},
 	})
@@ -91,7 +90,7 @@ func TestADescriptorGivesBackWhatWasPutIn(t *testing.T) {
 		}
 		PutArray(d, 0, 7, uint64(4096-(size+127)/128*128), dims)
 		arrays, err := ParseDescriptor(d, of, nil)
-		if err != nil || len(arrays) != 1 || arrays[0].Name != "array" || arrays[0].Flags != 3 ||
+		if err != nil || len(arrays) != 1 || arrays[0].Name != "array" || !arrays[0].InTopology || !arrays[0].InFull ||
 			!slices.Equal(arrays[0].Tensor.Shape(), dims) || int64(len(arrays[0].Tensor.Bytes())) != size {
 			t.Errorf("rank %d: %+v, %v", rank, arrays, err)
 		}

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/device"
-	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -54,8 +53,8 @@ func TestMessagesHaveTheBytesOfVersionOne(t *testing.T) {
 }
 
 func someDescriptor() []byte {
-	d := NewDescriptor([]Form{{"num_nodes", unified.Int64, 2, shm.InTopology | shm.InFull},
-		{"nodes/n", unified.Int32, 1, shm.InTopology | shm.InFull}})
+	d := NewDescriptor([]Form{{"num_nodes", unified.Int64, 2, InTopology | InFull},
+		{"nodes/n", unified.Int32, 1, InTopology | InFull}})
 	PutPlace(d, 3, 4, 5, Padded)
 	PutArray(d, 0, 1, 128, []int64{2, 3})
 	PutArray(d, 1, 2, 256, []int64{100})

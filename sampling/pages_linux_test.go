@@ -207,18 +207,16 @@ func sameFromDisk(t *testing.T, g *graph.Graph, pages *hiddenPages, k Sampler, n
 			env.Pages = pages
 		}
 		w := expect.Must(prepared.Open(env))(t)
-		var out graph.Sample
-		b := boundOf(k, g.Schema(), 4)
-		b.Init(&out, g.Schema(), pinned.Options{})
+		out := sampleOf(g, k, 4)
 		if i == 1 {
 			pages.conceal()
 		}
-		err := pinned.Guard(func() error { return w.Sample(context.Background(), req, &out) })
+		err := pinned.Guard(func() error { return w.Sample(context.Background(), req, out) })
 		pages.reveal()
 		if err != nil {
 			different = err.Error()
 		} else {
-			made[i] = arraysOf(&out)
+			made[i] = arraysOf(out)
 		}
 		expect.OK(t, errors.Join(w.Close(), out.Close()))
 	}
@@ -265,13 +263,11 @@ func TestADiskThatFailsEndsTheBatch(t *testing.T) {
 		env := Env{Graph: g, BatchSize: 4, Pages: pages}
 		prepared := expect.Must(Prepare(context.Background(), k, env))(t)
 		w := expect.Must(prepared.Open(env))(t)
-		var out graph.Sample
-		b := boundOf(k, g.Schema(), 4)
-		b.Init(&out, g.Schema(), pinned.Options{})
+		out := sampleOf(g, k, 4)
 		req := requestFromDisk(g, k, 1)
 		for calls, more := 0, true; more; calls++ {
 			pages.left, pages.fail = calls, broken
-			err := w.Sample(context.Background(), req, &out)
+			err := w.Sample(context.Background(), req, out)
 			if more = pages.left < 0; more != errors.Is(err, broken) {
 				t.Fatalf("%s: %v where the disk fails after %d calls, %d left", name, err, calls, pages.left)
 			}

@@ -5,12 +5,9 @@ package sampling
 import (
 	"context"
 	"errors"
-	"io"
 	"testing"
 
-	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
-	"github.com/khop-gnn/khop/pinned"
 )
 
 // steadyRequest makes req batch number n of a sampler: the same seeds or items each time it comes.
@@ -37,9 +34,7 @@ func TestNoSamplerAllocatesOnceItsBatchesWereMade(t *testing.T) {
 				w, err = s.Open(env)
 			}
 			expect.OK(t, err)
-			var out graph.Sample
-			bound := boundOf(s, g.Schema(), 10)
-			bound.Init(&out, g.Schema(), pinned.Options{})
+			out := sampleOf(g, s, 10)
 			req, items, n := &Request{Seeds: [][]int64{make([]int64, 10)}}, Items{}, 0
 			if d, _ := s.Describe(g.Schema(), 10); d.Items != nil {
 				items = *d.Items
@@ -51,18 +46,14 @@ func TestNoSamplerAllocatesOnceItsBatchesWereMade(t *testing.T) {
 			run := func() {
 				steadyRequest(req, items, n%batches)
 				n++
-				expect.OK(t, w.Sample(context.Background(), req, &out))
+				expect.OK(t, w.Sample(context.Background(), req, out))
 			}
 			for range 2 * batches {
 				run()
 			}
 			allocs := testing.AllocsPerRun(3*batches, run)
 			expect.That(t, allocs == 0, "%v allocations a batch", allocs)
-			errs := []error{w.Close(), out.Close()}
-			if c, ok := s.(io.Closer); ok {
-				errs = append(errs, c.Close())
-			}
-			expect.OK(t, errors.Join(errs...))
+			closeAll(t, w, out, s)
 		})
 	}
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
-	"github.com/khop-gnn/khop/pinned"
 )
 
 func BenchmarkWalk(b *testing.B) {
@@ -23,8 +22,7 @@ func BenchmarkWalk(b *testing.B) {
 func benchmarkSampler(b *testing.B, g *graph.Graph, k Sampler, seeds int, work func(*graph.Sample) int64) {
 	w := expect.Must(k.Open(Env{Graph: g, BatchSize: seeds}))(b)
 	defer w.Close()
-	out, bound := new(graph.Sample), boundOf(k, g.Schema(), seeds)
-	bound.Init(out, g.Schema(), pinned.Options{})
+	out := sampleOf(g, k, seeds)
 	defer out.Close()
 	ids := make([]int64, seeds)
 	n := uint64(g.NumNodes())

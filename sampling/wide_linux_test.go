@@ -11,7 +11,6 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/internal/rng"
-	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -47,8 +46,7 @@ func walksOverWideEdges(t *testing.T, g *graph.Graph) {
 	k := Walk{Length: 3, Edges: true}
 	w := expect.Must(k.Open(Env{Graph: g, BatchSize: 2}))(t)
 	defer w.Close()
-	b, out := boundOf(k, g.Schema(), 2), new(graph.Sample)
-	b.Init(out, g.Schema(), pinned.Options{})
+	out := sampleOf(g, k, 2)
 	defer out.Close()
 	req := &Request{Seeds: [][]int64{{1}}, Rand: NewRand(3, 0, 0, 0)}
 	expect.OK(t, w.Sample(context.Background(), req, out))

@@ -51,15 +51,10 @@ func (a *assembly[V]) runEnd(from, to int64) int64 {
 
 // value returns the factor of the message of an edge, whose destination has n edges of its type.
 func (v *edgeValues) value(pos, n int64) (float64, error) {
-	w := 0.0
-	switch {
-	case v.weights32 != nil:
-		w = float64(v.weights32[pos])
-	case v.weights64 != nil:
-		w = v.weights64[pos]
-	default:
+	if !v.weighted() {
 		return 1 / float64(n), nil
 	}
+	w := v.weight(pos)
 	if !(w >= 0 && w <= math.MaxFloat64) {
 		return 0, errWeight(v.weightName, pos, w)
 	}

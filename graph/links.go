@@ -40,12 +40,12 @@ func AllEdges(s *Schema, edgeType int) Seeds {
 	return Seeds{Edges: []EdgeSet{{Type: edgeType, Count: s.Edges[edgeType].Count}}}
 }
 
-// OfGraph reports whether the set is edges of the graph itself, not a list.
-func (s *EdgeSet) OfGraph() bool { return !s.Sources.Valid() && !s.Targets.Valid() }
+// ofGraph reports whether the set is edges of the graph itself, not a list.
+func (s *EdgeSet) ofGraph() bool { return !s.Sources.Valid() && !s.Targets.Valid() }
 
 // Len returns the number of edges.
 func (s *EdgeSet) Len() int64 {
-	if s.OfGraph() {
+	if s.ofGraph() {
 		return s.Count
 	}
 	return s.Sources.Len()
@@ -61,7 +61,7 @@ func (s *EdgeSet) check(schema *Schema, k int) error {
 		if err := s.checkOffsets(k); err != nil {
 			return err
 		}
-	} else if !s.OfGraph() && s.Targets.Len() != n {
+	} else if !s.ofGraph() && s.Targets.Len() != n {
 		return fmt.Errorf("%w: edge set %d: %d sources, but %d targets", ErrSeed, k, n, s.Targets.Len())
 	}
 	for _, o := range []struct {
@@ -74,11 +74,11 @@ func (s *EdgeSet) check(schema *Schema, k int) error {
 			return fmt.Errorf("%w: edge set %d: %d %s for %d edges", ErrSeed, k, o.have, o.what, n)
 		}
 	}
-	if s.Types != nil && (s.OfGraph() || s.Offsets != nil) || !s.OfGraph() && s.Every {
+	if s.Types != nil && (s.ofGraph() || s.Offsets != nil) || !s.ofGraph() && s.Every {
 		return fmt.Errorf("%w: edge set %d: Types are for edges that are listed, with a target each, Every is for "+
 			"those of the graph", ErrSeed, k)
 	}
-	if s.OfGraph() {
+	if s.ofGraph() {
 		all := AllEdges(schema, s.Type)
 		if s.Every {
 			all = AllEdges(schema, -1)
@@ -102,7 +102,7 @@ func (s *EdgeSet) check(schema *Schema, k int) error {
 // checkOffsets checks that each source has a target.
 func (s *EdgeSet) checkOffsets(k int) error {
 	n := s.Len()
-	if s.OfGraph() || int64(len(s.Offsets)) != n+1 || s.Offsets[0] != 0 || s.Offsets[n] != s.Targets.Len() {
+	if s.ofGraph() || int64(len(s.Offsets)) != n+1 || s.Offsets[0] != 0 || s.Offsets[n] != s.Targets.Len() {
 		return fmt.Errorf("%w: edge set %d: %d offsets of %d sources, which %d targets do not fit", ErrSeed, k,
 			len(s.Offsets), n, s.Targets.Len())
 	}

@@ -19,7 +19,6 @@ type Partition struct {
 	first []int64 // [parts+1]
 	nodes []int64 // by part, ascending; 32 bits would do for most graphs
 	id    uint64
-	most  []int64 // sizes of the parts, falling
 }
 
 // NewPartition divides nodes 0 .. len(of)-1 into parts: of[v] is that of node v, below parts. It keeps 8 bytes a node.
@@ -40,8 +39,6 @@ func NewPartition(of []int32, parts int) (*Partition, error) {
 		}
 	}
 	p.id = h.Sum64()
-	p.most = slices.Clone(p.first[1:])
-	slices.SortFunc(p.most, func(a, b int64) int { return int(b - a) })
 	for i := range parts {
 		p.first[i+1] += p.first[i]
 	}
@@ -55,14 +52,6 @@ func NewPartition(of []int32, parts int) (*Partition, error) {
 
 // Nodes returns the number of nodes.
 func (p *Partition) Nodes() int64 { return int64(len(p.nodes)) }
-
-// Largest returns how many nodes the n largest parts have together.
-func (p *Partition) Largest(n int) (nodes int64) {
-	for _, size := range p.most[:min(n, len(p.most))] {
-		nodes += size
-	}
-	return nodes
-}
 
 // Parts returns the number of parts.
 func (p *Partition) Parts() int { return len(p.first) - 1 }

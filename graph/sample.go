@@ -4,7 +4,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -61,41 +60,6 @@ type Buffers struct {
 	Nodes, Seeds             []unified.Buffer   // [node type]
 	Arrays                   []unified.Buffer   // [array]
 	Indptr, Indices, EdgePos [][]unified.Buffer // [layer][edge type]
-}
-
-// Init shapes the sample for a schema, a number of layers (hops) and the sampler's arrays. mem says how the sampler
-// takes memory, as the sample grows.
-func (s *Sample) Init(schema *Schema, layers int, mem pinned.Options, arrays ...Column) {
-	nt, et := len(schema.Nodes), len(schema.Edges)
-	s.Nodes, s.SeedLocal = make([]unified.Tensor, nt), make([]unified.Tensor, nt)
-	s.SeedEdges, s.Arrays = nil, nil
-	b := &s.Buffers
-	b.Nodes, b.Seeds, b.Arrays = newBuffers(nt, mem), newBuffers(nt, mem), newBuffers(len(arrays), mem)
-	for _, c := range arrays {
-		s.Arrays = append(s.Arrays, Array{Column: c})
-	}
-	s.NumNodes = make([][]int64, layers+1)
-	for h := range s.NumNodes {
-		s.NumNodes[h] = make([]int64, nt)
-	}
-	s.Blocks, s.ViewOf = make([][]Block, layers), make([]int, layers)
-	for _, of := range []*[][]unified.Buffer{&b.Indptr, &b.Indices, &b.EdgePos} {
-		*of = make([][]unified.Buffer, layers)
-		for l := range *of {
-			(*of)[l] = newBuffers(et, mem)
-		}
-	}
-	for l := range layers {
-		s.Blocks[l], s.ViewOf[l] = make([]Block, et), l
-	}
-}
-
-func newBuffers(n int, mem pinned.Options) []unified.Buffer {
-	b := make([]unified.Buffer, n)
-	for i := range b {
-		b[i].Options = mem
-	}
-	return b
 }
 
 // NumEdges returns the edges of all blocks. Layers that are views of one another (sampling.NewNodes) count each.

@@ -112,7 +112,9 @@ func streamPartition[V int32 | int64](ctx context.Context, g *Graph, ids []V, o 
 	if err != nil {
 		return nil, q, err
 	}
-	q.Largest = p.Largest(1)
+	for i := range p.Parts() {
+		q.Largest = max(q.Largest, int64(len(p.Part(i))))
+	}
 	q.Balance = float64(q.Largest) / mean
 	return p, q, nil
 }

@@ -30,7 +30,7 @@ func (o *LinkOptions) check(s *recipe.Spec, of SeedSource) error {
 	if err := o.Negatives.Validate(s.Graph.Schema()); err != nil {
 		return err
 	}
-	ofLinks := o.Negatives.Any() || o.ExcludeSeeds != ExcludeNone || o.Label != "" ||
+	ofLinks := o.Negatives.Ratio != 0 || o.ExcludeSeeds != ExcludeNone || o.Label != "" ||
 		o.Time != ""
 	if ofLinks && l.ByEdge == nil {
 		return refuse("Links.Negatives.Law", ", %s, %s and %s are for seeds that are edges: %v "+

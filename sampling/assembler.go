@@ -22,12 +22,11 @@ type Destination struct {
 	Draws Stream
 }
 
-// PickFunc appends the positions of the edges that d follows to picks, in their order in the block, and returns picks.
-// It must not keep picks. Positions outside d.First .. d.Last-1 are an error.
-type PickFunc func(d *Destination, picks []int64) []int64
+// pickFunc is what an Assembler asks for the edges of a destination.
+type pickFunc = func(d *Destination, picks []int64) []int64
 
 type assembler interface {
-	sample(context.Context, *Request, *graph.Sample, PickFunc) error
+	sample(context.Context, *Request, *graph.Sample, pickFunc) error
 	Close() error
 }
 
@@ -38,8 +37,10 @@ func NewAssembler(env Env, frontier Frontier, b Bound) (*Assembler, error) {
 }
 
 // Sample fills out, asking pick for every destination of every hop and edge type, in the order of docs/sampling.md. A
-// custom Worker's Sample is this call.
-func (a *Assembler) Sample(ctx context.Context, req *Request, out *graph.Sample, pick PickFunc) error {
+// custom Worker's Sample is this call. pick appends the positions of the edges that d follows to picks, in their order
+// in the block, and returns picks, which it must not keep. Positions outside d.First .. d.Last-1 are an error.
+func (a *Assembler) Sample(ctx context.Context, req *Request, out *graph.Sample,
+	pick func(d *Destination, picks []int64) []int64) error {
 	return a.impl.sample(ctx, req, out, pick)
 }
 
@@ -49,7 +50,7 @@ func (a *Assembler) Close() error { return a.impl.Close() }
 // custom is an Assembler for one width of ids, and its picker.
 type custom[V nodeID] struct {
 	*assembly[V]
-	pick PickFunc // of the batch at hand
+	pick pickFunc // of the batch at hand
 	rand Rand
 	keptPicks[V]
 }
@@ -65,7 +66,7 @@ func newCustom[V nodeID](opt customOptions, env Env, indices []V) (assembler, er
 	return &custom[V]{assembly: a, keptPicks: keptPicks[V]{sources: indices}}, err
 }
 
-func (c *custom[V]) sample(ctx context.Context, req *Request, out *graph.Sample, pick PickFunc) error {
+func (c *custom[V]) sample(ctx context.Context, req *Request, out *graph.Sample, pick pickFunc) error {
 	c.pick = pick
 	return c.assembly.sample(ctx, req, out, customPicker[V]{c})
 }

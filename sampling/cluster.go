@@ -121,12 +121,25 @@ func (k Cluster) bound(s *graph.Schema, _ int) Bound {
 		kept, while := partitionBytes(s.NumNodes(), k.parts(s))
 		n, shared = min(n, s.NumNodes()), sat.Add(kept, while)
 	} else {
-		n = k.Partition.Largest(max(k.PerBatch, 1))
+		n = largestParts(k.Partition, max(k.PerBatch, 1))
 	}
 	b := boundNodes(s, n)
 	inducedBound(s, &b, 1)
 	b.Scratch, b.Shared = sat.Add(b.Scratch, sat.Mul(12, n)), shared
 	return b
+}
+
+// largestParts returns how many nodes the n largest parts have together.
+func largestParts(p *graph.Partition, n int) (nodes int64) {
+	sizes := make([]int, p.Parts())
+	for i := range sizes {
+		sizes[i] = len(p.Part(i))
+	}
+	slices.Sort(sizes)
+	for _, size := range sizes[max(len(sizes)-n, 0):] {
+		nodes += int64(size)
+	}
+	return nodes
 }
 
 func (k Cluster) Open(env Env) (Worker, error) {

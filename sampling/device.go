@@ -27,8 +27,7 @@ type Topology struct {
 	// NodeColumns are those of Description.NodeColumns, in its order, by node type; 0 where a type has none.
 	NodeColumns [][]device.Address
 
-	// Copies of the columns of some nodes in device memory, for arrays in host memory: see HotAdjacency. 0 without
-	// copies.
+	// Copies of the columns of some nodes in device memory, for arrays in host memory. 0 without copies.
 	HotStart   device.Address // uint32 [nodes]: where a node's column begins in the copies, all ones if it has no copy
 	HotIndices device.Address // as Indices
 	HotTypes   device.Address // as Types

@@ -295,7 +295,8 @@ func TestDeviceSamplesBeyondFourBillionEdges(t *testing.T) {
 	for _, types := range []int{1, 2} {
 		d := openDevice(t)
 		g, topology := d.farGraph(r, types, 0)
-		hot := d.keepHot(g, []int64{7, 3, 50}, 1<<12)
+		hot := topology
+		d.keepHot(g, []int64{7, 3, 50}, 1<<10, &hot)
 		for _, c := range []struct {
 			n     Neighbor
 			seeds []int64
@@ -310,7 +311,7 @@ func TestDeviceSamplesBeyondFourBillionEdges(t *testing.T) {
 			{Neighbor{Fanouts: []int{All}, Frontier: AllNodes, Share: 1e-9}, []int64{3, 0}},
 		} {
 			want := new(graph.Sample)
-			want.Init(g.Schema(), len(c.n.Fanouts), pinned.Options{})
+			(&Bound{Layers: len(c.n.Fanouts)}).Init(want, g.Schema(), pinned.Options{})
 			req := &Request{Rand: NewRand(seed, 0, 0, 0), Seeds: [][]int64{c.seeds}}
 			host, err := c.n.Open(Env{Graph: g, BatchSize: 8, EdgePos: true})
 			if err == nil {
@@ -320,7 +321,7 @@ func TestDeviceSamplesBeyondFourBillionEdges(t *testing.T) {
 			for _, isHot := range []bool{false, true} {
 				env := DeviceEnv{Env: Env{Graph: g, BatchSize: 8, EdgePos: true}, Topology: topology, MaxBlocks: 1}
 				if isHot {
-					hot.AddTo(&env.Topology)
+					env.Topology = hot
 				}
 				compare(t, fmt.Sprintf("seed %d: %d types: %s: hot %t", seed, types, c.n.Fingerprint(), isHot), g,
 					d.open(c.n, env), req, asOracle(t, want))

@@ -74,10 +74,10 @@ func (d *deviceUnderTest) uploadColumns(n Sampler, g *graph.Graph, to *Topology)
 	for _, c := range columns {
 		to.Columns = append(to.Columns, d.upload(c.Bytes()))
 	}
-	for _, ofTypes := range NodeColumns(g, said.NodeColumns) {
-		at := make([]device.Address, len(ofTypes))
-		for t, c := range ofTypes {
-			if c.Valid() {
+	for _, name := range said.NodeColumns {
+		at := make([]device.Address, len(g.Schema().Nodes))
+		for t := range at {
+			if c, ok := g.NodeColumn(t, name); ok {
 				at[t] = d.upload(c.Bytes())
 			}
 		}
@@ -361,7 +361,7 @@ func TestDeviceSharesManyDestinationsAmongFewWarps(t *testing.T) {
 				req.Seeds[0] = append(req.Seeds[0], r.Int64N(3000))
 			}
 			want := new(graph.Sample)
-			want.Init(g.Schema(), len(n.Fanouts), pinned.Options{})
+			(&Bound{Layers: len(n.Fanouts)}).Init(want, g.Schema(), pinned.Options{})
 			expect.OK(t, host.Sample(context.Background(), req, want))
 			compare(t, fmt.Sprintf("seed %d: %d types: %s", seed, types, n.Fingerprint()), g, device, req,
 				asOracle(t, want))

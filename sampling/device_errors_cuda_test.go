@@ -26,7 +26,7 @@ func (d *deviceUnderTest) env(g *graph.Graph, batch int) DeviceEnv {
 func sampleOn(t *testing.T, w Worker, g *graph.Graph, layers int, req *Request) error {
 	t.Helper()
 	var out graph.Sample
-	out.Init(g.Schema(), layers, pinned.Options{})
+	(&Bound{Layers: layers}).Init(&out, g.Schema(), pinned.Options{})
 	defer out.Close()
 	return w.Sample(context.Background(), req, &out)
 }
@@ -105,7 +105,7 @@ func TestDeviceWorkerHasOneBatchInHand(t *testing.T) {
 	ctx, req := context.Background(), &Request{Seeds: [][]int64{{0}}}
 	expect.Is(t, expect.Err(o.worker.Finish(&o.sample)), ErrOptions, "finished what was not begun")
 	var givenUp graph.Sample
-	givenUp.Init(g.Schema(), 1, o.sample.Buffers.Nodes[0].Options)
+	(&Bound{Layers: 1}).Init(&givenUp, g.Schema(), o.sample.Buffers.Nodes[0].Options)
 	defer givenUp.Close()
 	expect.OK(t, o.worker.Enqueue(ctx, &Request{Seeds: [][]int64{{1}}}, &givenUp))
 	compare(t, "after a batch that was given up", g, o, req, oracle(g, newEdgeRuns(g), n, req))
@@ -130,7 +130,7 @@ func TestDeviceEnqueueRefusesWhatItCannotDo(t *testing.T) {
 	limited := env
 	limited.Scratch.Ledger = &ledger
 	onHost := new(graph.Sample)
-	onHost.Init(g.Schema(), 1, pinned.Options{})
+	(&Bound{Layers: 1}).Init(onHost, g.Schema(), pinned.Options{})
 	for name, c := range map[string]struct {
 		env  DeviceEnv
 		ctx  context.Context

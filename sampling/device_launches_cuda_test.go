@@ -83,9 +83,9 @@ func TestDeviceWorkerClosesOnALostDevice(t *testing.T) {
 	cudatest.Findings() // the loss was asked for
 }
 
-// overTheBus samples once with the graph in host memory, and returns the picks, the destinations, and the sectors of 32
-// bytes that the kernels read of it there.
-func (d *deviceUnderTest) overTheBus(g *graph.Graph, n Neighbor, seeds int, hot *HotAdjacency) (picks, dsts int64,
+// overTheBus samples once with the graph in host memory, and hot with its edges on the device as well. It returns the
+// picks, the destinations, and the sectors of 32 bytes that the kernels read of the graph on the host.
+func (d *deviceUnderTest) overTheBus(g *graph.Graph, n Neighbor, seeds int, hot bool) (picks, dsts int64,
 	sectors map[string]uint64) {
 	d.t.Helper()
 	onHost := func(data []byte) device.Address {
@@ -98,8 +98,8 @@ func (d *deviceUnderTest) overTheBus(g *graph.Graph, n Neighbor, seeds int, hot 
 	env := DeviceEnv{Env: Env{Graph: g, BatchSize: seeds}, MaxBlocks: 8, Topology: Topology{
 		Indptr: onHost(unified.FromSlice(g.Indptr()).Bytes()), Indices: onHost(g.Indices().Bytes()),
 		Types: onHost(g.Types().Bytes())}}
-	if hot != nil {
-		hot.AddTo(&env.Topology)
+	if hot {
+		d.keepHot(g, everyNode(rand.New(rand.NewPCG(3, 3)), g), g.NumEdges(), &env.Topology)
 	}
 	o := d.open(n, env)
 	req := &Request{Rand: NewRand(1, 0, 0, 0), Seeds: [][]int64{make([]int64, seeds)}}
@@ -141,7 +141,7 @@ func TestDeviceReadsTheGraphSparingly(t *testing.T) {
 	} {
 		d := openDevice(t)
 		g := skewedGraph(t, rand.New(rand.NewPCG(3, 3)), 20000, c.types)
-		picks, dsts, sectors := d.overTheBus(g, c.n, 300, nil)
+		picks, dsts, sectors := d.overTheBus(g, c.n, 300, false)
 		perPick := float64(sectors["neighbor_pick"]+sectors["neighbor_expand"]) / float64(picks)
 		perNode := float64(sectors["neighbor_count"]) / float64(dsts)
 		t.Logf("%s: %d picks, %d destinations; %.3f sectors a pick, %.3f a destination", name, picks, dsts, perPick,
@@ -163,7 +163,7 @@ func BenchmarkDeviceNeighbor(b *testing.B) {
 			var picks int64
 			var sectors map[string]uint64
 			for b.Loop() {
-				picks, _, sectors = d.overTheBus(g, Neighbor{Fanouts: []int{fanout}, Frontier: AllNodes}, 300, nil)
+				picks, _, sectors = d.overTheBus(g, Neighbor{Fanouts: []int{fanout}, Frontier: AllNodes}, 300, false)
 			}
 			b.ReportMetric(float64(sectors["neighbor_pick"]+sectors["neighbor_expand"])/float64(picks), "sectors/pick")
 		})

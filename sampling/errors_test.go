@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
@@ -16,36 +14,12 @@ import (
 	"github.com/khop-gnn/khop/pinned"
 )
 
-func TestFanoutsAreReadAndWritten(t *testing.T) {
-	for _, c := range []struct {
-		text    string
-		all     []int
-		perType map[string][]int
-	}{
-		{"15,10,5", []int{15, 10, 5}, nil},
-		{" 15 , -1 ", []int{15, -1}, nil},
-		{"0", []int{0}, nil},
-		{"2147483647", []int{1<<31 - 1}, nil},
-		{"cites=15,10;writes=5,5", nil, map[string][]int{"cites": {15, 10}, "writes": {5, 5}}},
-		{"a:writes:b=2;*=5,5", []int{5, 5}, map[string][]int{"a:writes:b": {2}}},
-	} {
-		all, perType, err := ParseFanouts(c.text)
-		expect.That(t, err == nil && slices.Equal(all, c.all) && reflect.DeepEqual(perType, c.perType), "%q: %v %v %v",
-			c.text, all, perType, err)
-	}
-	for _, text := range []string{"", "a", "1,,2", "-2", "1.5", "2147483648", "99999999999", "=5", "cites=",
-		"cites=5;cites=6", "cites=5;;", "*=1;*=2", "1;2"} {
-		all, perType, err := ParseFanouts(text)
-		expect.That(t, errors.Is(err, ErrOptions), "%q: %v %v %v, want ErrOptions", text, all, perType, err)
-	}
-}
-
 // openTwoHops opens a sampler, and a sample of two layers, until the test ends.
 func openTwoHops(t *testing.T, n Sampler, env Env) (Worker, *graph.Sample) {
 	t.Helper()
 	w := expect.Must(n.Open(env))(t)
 	out := &graph.Sample{}
-	out.Init(env.Graph.Schema(), 2, pinned.Options{})
+	(&Bound{Layers: 2}).Init(out, env.Graph.Schema(), pinned.Options{})
 	t.Cleanup(func() {
 		expect.OK(t, errors.Join(w.Close(), out.Close()))
 	})
@@ -104,7 +78,7 @@ func TestRequestsThatContradictThemselvesAreRefused(t *testing.T) {
 	w := expect.Must(Neighbor{Fanouts: []int{1}}.Open(Env{Graph: g, BatchSize: 4}))(t)
 	defer w.Close()
 	var out graph.Sample
-	out.Init(g.Schema(), 1, pinned.Options{})
+	(&Bound{Layers: 1}).Init(&out, g.Schema(), pinned.Options{})
 	defer out.Close()
 	for want, req := range map[string]*Request{
 		"request of 2 node types": {Seeds: [][]int64{{0}, {0}}},
@@ -158,7 +132,7 @@ func TestAssemblerRefusesPicksOutsideTheColumn(t *testing.T) {
 	a := expect.Must(NewAssembler(Env{Graph: g, BatchSize: 1}, AllNodes, Bound{Layers: 1, Nodes: 2}))(t)
 	defer a.Close()
 	var out graph.Sample
-	out.Init(g.Schema(), 1, pinned.Options{})
+	(&Bound{Layers: 1}).Init(&out, g.Schema(), pinned.Options{})
 	defer out.Close()
 	for _, p := range []int64{-1, 1, 1 << 40} {
 		err := a.Sample(context.Background(), &Request{Seeds: [][]int64{{0}}}, &out,

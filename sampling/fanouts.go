@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/sat"
 )
 
@@ -16,16 +15,6 @@ const All = -1
 
 // maxHops is how many hops the key of a draw can tell apart.
 const maxHops = 256
-
-// ParseFanouts reads fan-outs in the form of the command line: "15,10,5" for all edge types, or a list for each edge
-// type, "cites=15,10;writes=5,5". An edge type is named by its relation or as source:relation:target; "*=5,5" is for
-// all types that are not named. -1 takes every in-edge, 0 none.
-func ParseFanouts(text string) (all []int, perType map[string][]int, err error) {
-	if all, perType, err = option.ParseFanouts(text); err != nil {
-		err = fmt.Errorf("%w: %w", ErrOptions, err)
-	}
-	return all, perType, err
-}
 
 // hopFanouts is the fan-out of each hop and edge type: [hop][edge type]. For HGT it is the number of nodes of each node
 // type.

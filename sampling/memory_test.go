@@ -87,7 +87,8 @@ func TestASampleOfAnotherShapeIsRefused(t *testing.T) {
 	}{{2, 1, "request of 1 node types, sample of 2 layers; must be 1 and 1"},
 		{1, 0, "sample with 0 arrays; must be 1: shape it by Bound.Init"}} {
 		var out graph.Sample
-		out.Init(g.Schema(), c.layers, pinned.Options{}, make([]graph.Column, c.arrays)...)
+		shape := Bound{Layers: c.layers, Arrays: make([]ArrayBound, c.arrays)}
+		shape.Init(&out, g.Schema(), pinned.Options{})
 		err := w.Sample(context.Background(), &Request{Seeds: [][]int64{{0}}}, &out)
 		expect.That(t, errors.Is(err, ErrOptions) && strings.Contains(err.Error(), c.says), "%v, want %q", err, c.says)
 		out.Close()

@@ -78,9 +78,6 @@ type Negatives struct {
 	Triplets bool `with:"negatives" help:"..."`
 }
 
-// Any reports whether batches get negatives.
-func (n Negatives) Any() bool { return n.Ratio != 0 }
-
 // mostRatio is the greatest Ratio.
 const mostRatio = 1 << 20
 
@@ -96,7 +93,7 @@ func (n Negatives) Validate(s *graph.Schema) error {
 		return refuse("no law %v of end %v", n.Law, n.Replace)
 	case n.Tries < 0 || n.Tries > 1<<16:
 		return refuse("%d tries: must be 1 to 65,536, or 0 for the default", n.Tries)
-	case !n.Any() && n != (Negatives{}):
+	case n.Ratio == 0 && n != (Negatives{}):
 		return refuse("options of negatives without a ratio: say how many an edge gets")
 	case n.Triplets && (n.Ratio != math.Trunc(n.Ratio) || n.Replace > SourceEnd):
 		return refuse("triplets need a whole ratio and replace the target or the source, not ratio %v and end %v",
@@ -118,7 +115,7 @@ func hasColumn(s *graph.Schema, name string) bool {
 
 // Fingerprint names the options in a stable text; "" without negatives.
 func (n Negatives) Fingerprint() string {
-	if !n.Any() {
+	if n.Ratio == 0 {
 		return ""
 	}
 	if n.Tries = n.tries(); n.Tries == 1 {
@@ -152,12 +149,6 @@ type LinkSeeds struct {
 	Group []int32
 	// Missed counts the negatives that every try refused.
 	Missed int64
-}
-
-// Reset empties the lists and keeps their memory.
-func (l *LinkSeeds) Reset() {
-	l.Sources, l.Targets, l.Labels, l.Times = l.Sources[:0], l.Targets[:0], l.Labels[:0], l.Times[:0]
-	l.Items, l.Group, l.Missed = l.Items[:0], l.Group[:0], 0
 }
 
 // Drawer draws negatives of one graph. It is read-only: any number of goroutines may use it. Close it before the graph.

@@ -94,9 +94,8 @@ func checkEnds(t *testing.T, g *graph.Graph, n Negatives, law []float64, togethe
 	if n.Law == InBatch {
 		edges = append(edges, [][2]int64{{0, 0}, {3, 3}}...)
 	}
-	l := &LinkSeeds{}
 	for batch := uint64(0); c.trials < trials; batch++ {
-		l.Reset()
+		l := &LinkSeeds{}
 		for i, ends := range edges {
 			l.Sources, l.Targets = append(l.Sources, ends[0]), append(l.Targets, ends[1])
 			l.Labels, l.Times, l.Group = append(l.Labels, 1), append(l.Times, 7), append(l.Group, int32(i))

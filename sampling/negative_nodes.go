@@ -60,7 +60,7 @@ func (s *negativeNodes) at(draw uint64, time int64) (id int64, found bool) {
 // Bytes returns the most memory that Open takes for edges of the marked types.
 func (n Negatives) Bytes(s *graph.Schema, types []bool) (bytes int64) {
 	for e, seeded := range types {
-		if !seeded || !n.Any() {
+		if !seeded || n.Ratio == 0 {
 			continue
 		}
 		for _, t := range [...]int{s.Edges[e].Src, s.Edges[e].Dst} {

@@ -75,7 +75,7 @@ func benchNeighbor(b *testing.B, g *graph.Graph, s Neighbor) {
 	w := expect.Must(s.Open(Env{Graph: g, BatchSize: 1024}))(b)
 	defer w.Close()
 	out := new(graph.Sample)
-	out.Init(g.Schema(), len(s.Fanouts), pinned.Options{})
+	(&Bound{Layers: len(s.Fanouts)}).Init(out, g.Schema(), pinned.Options{})
 	defer out.Close()
 	perm := rng.NewPermutation(7, uint64(g.NumNodes()))
 	seeds := make([]int64, 1024)
@@ -174,7 +174,8 @@ func benchTimesOfNodes(b *testing.B, at Temporal, degree int64, ascending bool) 
 	w := expect.Must(s.Open(Env{Graph: g, BatchSize: 512}))(b)
 	defer w.Close()
 	out := new(graph.Sample)
-	out.Init(g.Schema(), 1, pinned.Options{}, timeArraysOf(g.Schema())...)
+	shape := Bound{Layers: 1, Arrays: timeArrays(g.Schema(), make([]int64, len(g.Schema().Nodes)))}
+	shape.Init(out, g.Schema(), pinned.Options{})
 	defer out.Close()
 	seeds, asOf := make([]int64, 512), make([]int64, 512)
 	for i := range seeds {
@@ -186,11 +187,4 @@ func benchTimesOfNodes(b *testing.B, at Temporal, degree int64, ascending bool) 
 		expect.OK(b, w.Sample(context.Background(), &req, out))
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/512, "ns/seed")
-}
-
-func timeArraysOf(s *graph.Schema) (list []graph.Column) {
-	for _, a := range timeArrays(s, make([]int64, len(s.Nodes))) {
-		list = append(list, a.Column)
-	}
-	return list
 }

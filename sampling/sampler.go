@@ -123,18 +123,6 @@ func EdgeColumns(g *graph.Graph, names []string) ([]unified.Tensor, error) {
 	return columns, nil
 }
 
-// NodeColumns returns columns of a graph's nodes, each by node type; the zero Tensor if a type has no such column.
-func NodeColumns(g *graph.Graph, names []string) (columns [][]unified.Tensor) {
-	for _, name := range names {
-		ofTypes := make([]unified.Tensor, len(g.Schema().Nodes))
-		for t := range ofTypes {
-			ofTypes[t], _ = g.NodeColumn(t, name)
-		}
-		columns = append(columns, ofTypes)
-	}
-	return columns
-}
-
 // Bound is the greatest size of a sample.
 type Bound struct {
 	Layers int   // number of layers of Sample.Blocks, whatever the seeds
@@ -160,13 +148,38 @@ type ArrayBound struct {
 	Rows int64
 }
 
-// Init shapes a sample for the sampler's workers. mem says how it takes memory.
+// Init shapes a sample for a schema and the sampler's workers. mem says how they take memory, as the sample grows.
 func (b *Bound) Init(out *graph.Sample, s *graph.Schema, mem pinned.Options) {
-	arrays := make([]graph.Column, len(b.Arrays))
-	for i := range arrays {
-		arrays[i] = b.Arrays[i].Column
+	nt, et := len(s.Nodes), len(s.Edges)
+	out.Nodes, out.SeedLocal = make([]unified.Tensor, nt), make([]unified.Tensor, nt)
+	out.SeedEdges, out.Arrays = nil, nil
+	to := &out.Buffers
+	to.Nodes, to.Seeds, to.Arrays = newBuffers(nt, mem), newBuffers(nt, mem), newBuffers(len(b.Arrays), mem)
+	for i := range b.Arrays {
+		out.Arrays = append(out.Arrays, graph.Array{Column: b.Arrays[i].Column})
 	}
-	out.Init(s, b.Layers, mem, arrays...)
+	out.NumNodes = make([][]int64, b.Layers+1)
+	for h := range out.NumNodes {
+		out.NumNodes[h] = make([]int64, nt)
+	}
+	out.Blocks, out.ViewOf = make([][]graph.Block, b.Layers), make([]int, b.Layers)
+	for _, of := range []*[][]unified.Buffer{&to.Indptr, &to.Indices, &to.EdgePos} {
+		*of = make([][]unified.Buffer, b.Layers)
+		for l := range *of {
+			(*of)[l] = newBuffers(et, mem)
+		}
+	}
+	for l := range b.Layers {
+		out.Blocks[l], out.ViewOf[l] = make([]graph.Block, et), l
+	}
+}
+
+func newBuffers(n int, mem pinned.Options) []unified.Buffer {
+	b := make([]unified.Buffer, n)
+	for i := range b {
+		b[i].Options = mem
+	}
+	return b
 }
 
 // BoundFanout is the Bound of a sampler that picks, for each node, up to k different in-edges of every type (All for

@@ -304,7 +304,8 @@ func lookedAt(t *testing.T, n Neighbor, degree int64) int64 {
 	w := expect.Must(n.Open(Env{Graph: g, BatchSize: 1}))(t)
 	defer w.Close()
 	out := new(graph.Sample)
-	out.Init(g.Schema(), 1, pinned.Options{}, timeArraysOf(g.Schema())...)
+	shape := Bound{Layers: 1, Arrays: timeArrays(g.Schema(), make([]int64, len(g.Schema().Nodes)))}
+	shape.Init(out, g.Schema(), pinned.Options{})
 	defer out.Close()
 	req := Request{Seeds: [][]int64{{3}, nil}, Times: [][]int64{{degree / 2}, nil}, Rand: NewRand(1, 0, 0, 0)}
 	expect.OK(t, w.Sample(context.Background(), &req, out))

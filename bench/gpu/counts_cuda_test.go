@@ -48,37 +48,25 @@ func TestCountsOfABatch(t *testing.T) {
 	cudatest.NeedSimulator(t)
 	cudatest.Configure(t, "checks=lines,attr16=4") // with the blocks of four multiprocessors
 	path := filepath.Join(t.TempDir(), "products.khop")
-	_, err := synthetic.Generate(t.Context(), "products", path, synthetic.Options{Nodes: 20_000, Features: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ds, err := formats.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(synthetic.Generate(t.Context(), "products", path, synthetic.Options{Nodes: 20_000, Features: 100}))(t)
+	ds := expect.Must(formats.Open(path))(t)
 	defer ds.Close()
 	got := batchCounts{Fanouts: []int{15, 10, 5}, BatchSize: 16, RowBytes: 400}
 	got.Card = got.count(t, ds, 0)
 	got.Bus = got.count(t, ds, loader.NoDeviceCache)
 	const file = "counts.json"
 	if expect.Rewriting() {
-		text, _ := json.MarshalIndent(got, "", " ")
-		if err := os.WriteFile(file, append(text, '\n'), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		text := expect.Must(json.MarshalIndent(got, "", " "))(t)
+		expect.OK(t, os.WriteFile(file, append(text, '\n'), 0o644))
 		return
 	}
 	var want batchCounts
-	if text, err := os.ReadFile(file); err != nil || json.Unmarshal(text, &want) != nil {
-		t.Fatalf("%s: %v", file, err)
-	}
-	type counted = map[string]kernelCount
-	for way, kernels := range map[string][2]counted{"card": {got.Card, want.Card}, "bus": {got.Bus, want.Bus}} {
+	expect.OK(t, json.Unmarshal(expect.Must(os.ReadFile(file))(t), &want))
+	for _, kernels := range [][2]map[string]kernelCount{{got.Card, want.Card}, {got.Bus, want.Bus}} {
 		for name, w := range kernels[1] {
 			g := kernels[0][name]
-			if g.Launches != w.Launches || far(g.DeviceSectors, w.DeviceSectors) || far(g.BusSectors, w.BusSectors) {
-				t.Errorf("%s, %s: %+v, in %s %+v: make it again with -args -rewrite", way, name, g, file, w)
-			}
+			same := g.Launches == w.Launches && !far(g.DeviceSectors, w.DeviceSectors) && !far(g.BusSectors, w.BusSectors)
+			expect.That(t, same, "%s: %+v, in %s %+v: make it again with -args -rewrite", name, g, file, w)
 		}
 	}
 }
@@ -91,36 +79,36 @@ func (c *batchCounts) count(t *testing.T, ds *formats.Dataset, cache int64) map[
 	for i := range seeds {
 		seeds[i] = int64(i) * 7
 	}
-	l, err := loader.New(ds, loader.Options{BatchSize: c.BatchSize,
+	l := expect.Must(loader.New(ds, loader.Options{BatchSize: c.BatchSize,
 		Sampler: sampling.Neighbor{Fanouts: c.Fanouts, Frontier: sampling.AllNodes},
-		Seeds:   loader.NodeIDs(seeds), Device: loader.DeviceOptions{Name: "cuda:0", Cache: cache}})
-	if err != nil {
-		t.Fatal(err)
-	}
+		Seeds:   loader.NodeIDs(seeds), Device: loader.DeviceOptions{Name: "cuda:0", Cache: cache}}))(t)
 	defer l.Close()
 	batches := float64(l.NumBatches())
 	for epoch := range uint64(2) {
 		cudatest.ResetStats(t)
 		c.Expanded, c.Edges, c.Nodes = 0, 0, 0
 		for b, err := range l.Epoch(t.Context(), epoch) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			c.add(b, batches)
 			b.Release()
 		}
 	}
 	kernels := map[string]kernelCount{}
 	for _, name := range batchKernels {
-		if n := cudatest.Launches(name); n > 0 {
-			kernels[name] = kernelCount{Launches: float64(n) / batches,
-				DeviceSectors: float64(cudatest.Sectors(t, name, cudatest.Device)) / batches,
-				BusSectors:    float64(cudatest.Sectors(t, name, cudatest.Host)) / batches,
-				BusLines:      float64(cudatest.Lines(t, name, cudatest.Host)) / batches}
+		if n := countOf(t, name, batches); n.Launches > 0 {
+			kernels[name] = n
 		}
 	}
 	cudatest.Report(t)
 	return kernels
+}
+
+// countOf returns what a kernel asked for since counts were reset, for one of so many batches.
+func countOf(t *testing.T, name string, batches float64) kernelCount {
+	return kernelCount{Launches: float64(cudatest.Launches(name)) / batches,
+		DeviceSectors: float64(cudatest.Sectors(t, name, cudatest.Device)) / batches,
+		BusSectors:    float64(cudatest.Sectors(t, name, cudatest.Host)) / batches,
+		BusLines:      float64(cudatest.Lines(t, name, cudatest.Host)) / batches}
 }
 
 // add counts a batch, of so many.

@@ -3,24 +3,29 @@
 package gpu
 
 import (
-	"context"
 	"fmt"
 	"path/filepath"
 	"testing"
 
 	"github.com/khop-gnn/khop/formats/synthetic"
 	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 )
 
 func measure(t *testing.T, args ...string) any {
 	t.Helper()
-	result, err := Run(context.Background(), args)
+	result := expect.Must(Run(t.Context(), args))(t)
 	cudatest.Report(t)
-	if err != nil {
-		t.Fatal(err)
-	}
 	return result
+}
+
+// generated is a small dataset.
+func generated(t *testing.T, kind string, opt synthetic.Options) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "g.khop")
+	expect.Must(synthetic.Generate(t.Context(), kind, path, opt))(t)
+	return path
 }
 
 // TestRowsAreMeasuredAndCompared: every cell has a rate, and the model's sectors and lines are those of its rows.
@@ -41,13 +46,8 @@ func TestRowsAreMeasuredAndCompared(t *testing.T) {
 				t.Errorf("%v: %+v has no rate", memory, c)
 			}
 			if c.RowBytes == 128 {
-				want := [2]float64{4, 1}
-				if c.Offset != 0 {
-					want = [2]float64{5, 2}
-				}
-				if got := [2]float64{c.SectorsPerRow, c.LinesPerRow}; got != want {
-					t.Errorf("rows of 128 bytes at %d touch %v sectors and lines, not %v", c.Offset, got, want)
-				}
+				want := map[int64][2]float64{0: {4, 1}, 4: {5, 2}}[c.Offset]
+				expect.Same(t, [2]float64{c.SectorsPerRow, c.LinesPerRow}, want, "sectors and lines of 128 bytes")
 			}
 		}
 	}
@@ -66,11 +66,7 @@ func TestRandomReadsAreMeasured(t *testing.T) {
 
 // TestWaysOfTransferBringTheSameRows: Run itself compares them.
 func TestWaysOfTransferBringTheSameRows(t *testing.T) {
-	dataset := filepath.Join(t.TempDir(), "products.khop")
-	if _, err := synthetic.Generate(context.Background(), "products", dataset,
-		synthetic.Options{Nodes: 3000, Features: 20}); err != nil {
-		t.Fatal(err)
-	}
+	dataset := generated(t, "products", synthetic.Options{Nodes: 3000, Features: 20})
 	r := measure(t, "transfer", "-dataset", dataset, "-fanouts=3,2", "-batch-size=16", "-batches=3", "-threads=3",
 		"-rounds=1").(*transferResult)
 	names := ""
@@ -90,11 +86,7 @@ func TestWaysOfTransferBringTheSameRows(t *testing.T) {
 
 // TestProductsAreMeasuredOnGraphAndBlock: Run itself compares them with the CPU's.
 func TestProductsAreMeasuredOnGraphAndBlock(t *testing.T) {
-	dataset := filepath.Join(t.TempDir(), "sbm.khop")
-	if _, err := synthetic.Generate(context.Background(), "sbm", dataset,
-		synthetic.Options{Nodes: 60, Features: 1}); err != nil {
-		t.Fatal(err)
-	}
+	dataset := generated(t, "sbm", synthetic.Options{Nodes: 60, Features: 1})
 	r := measure(t, "products", "-dataset", dataset, "-fanouts=3,2", "-batch-size=8", "-widths=5,17",
 		"-reps=1").(*productsResult)
 	cells := map[string]int{}
@@ -104,13 +96,13 @@ func TestProductsAreMeasuredOnGraphAndBlock(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
+	want := map[string]int{}
 	for _, graph := range []string{"whole", "block"} {
-		for operation, want := range map[string]int{"sum": 2, "weighted sum": 2, "mean": 2, "dot": 2, "softmax": 1} {
-			if got := cells[graph+" "+operation]; got != want {
-				t.Errorf("%s of the %s: %d cells, not %d", operation, graph, got, want)
-			}
+		for operation, n := range map[string]int{"sum": 2, "weighted sum": 2, "mean": 2, "dot": 2, "softmax": 1} {
+			want[graph+" "+operation] = n
 		}
 	}
+	expect.Same(t, cells, want, "cells of each operation")
 }
 
 func TestBadOptionsAreRefused(t *testing.T) {
@@ -120,7 +112,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 		{"rows", "-widths=4", "-bytes=1X"}, {"transfer"}, {"transfer", "-batches=0"}, {"random", "-reps=0"},
 		{"products", "-widths=0"}, {"products", "-widths=8", "-dataset=/nonexistent"},
 	} {
-		if r, err := Run(context.Background(), args); err == nil {
+		if r, err := Run(t.Context(), args); err == nil {
 			t.Errorf("%v gives %v", args, fmt.Sprint(r))
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -53,18 +52,13 @@ func (r *rig) linesRead(rnd *rand.Rand, rowBytes, shift int) (least float64, rea
 		list[i] = rnd.Int64N(n)
 	}
 	_, least = touched(list, uint64(shift), uint64(rowBytes))
-	ids, release, err := r.idsOnDevice(list)
+	var u undo
+	defer func() { err = u.run(err) }()
+	ids, err := r.put(&u, unified.FromSlice(list))
 	if err != nil {
 		return 0, read, err
 	}
-	defer release()
-	var dst unified.Buffer
-	dst.Options.Device = r.dev
-	defer dst.Close()
-	if err := dst.Claim(int64(m * rowBytes)); err != nil {
-		return 0, read, err
-	}
-	out, err := dst.Tensor(unified.Float32, m, int64(rowBytes/4))
+	out, err := r.place(&u, unified.Float32, m, int64(rowBytes/4))
 	for i, method := range []string{"naive", "shift", "per-row"} {
 		before := cudatest.LinesAt(at)[3]
 		if err == nil {
@@ -87,9 +81,7 @@ func TestLinesOfEveryMethod(t *testing.T) {
 	var page strings.Builder
 	page.WriteString(linesHead)
 	r := &rig{ctx: context.Background(), reps: 1}
-	if err := r.open(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, r.open())
 	defer r.close()
 	for _, rowBytes := range []int{132, 400, 516, 2052, 4100} {
 		rnd := rand.New(rand.NewPCG(seed, uint64(rowBytes)))
@@ -99,13 +91,9 @@ func TestLinesOfEveryMethod(t *testing.T) {
 		for shift := 0; shift < 4*shifts; shift += 4 {
 			least, read, err := r.linesRead(rnd, rowBytes, shift)
 			cudatest.Report(t)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if read[2] > 1.02*least {
-				t.Errorf("rows of %d bytes, column at %d: %.3f lines a row, %.3f would do; seed %d", rowBytes, shift,
-					read[2], least, seed)
-			}
+			expect.OK(t, err)
+			expect.That(t, read[2] <= 1.02*least, "rows of %d bytes, column at %d: %.3f lines a row, %.3f would do; "+
+				"seed %d", rowBytes, shift, read[2], least, seed)
 			leastSum += least
 			for i := range read {
 				sums[i] += read[i]
@@ -122,22 +110,15 @@ func TestLinesOfEveryMethod(t *testing.T) {
 	for _, kernels := range []string{"gather/cuda/rows.cu", "gather/cuda/rows.cuh", "bench/gpu/elements.cu"} {
 		fmt.Fprintf(&page, "- %s, git blob %s\n", kernels, blob(t, "../../"+kernels))
 	}
-	had, err := os.ReadFile(filepath.FromSlash(linesPage))
-	before, rest, found := strings.Cut(string(had), linesHeading)
-	if err != nil || !found {
-		t.Fatalf("%s has no section of lines (%v)", linesPage, err)
-	}
+	before, rest, found := strings.Cut(string(expect.Must(os.ReadFile(linesPage))(t)), linesHeading)
+	expect.Ensure(t, found, "%s has no section of lines", linesPage)
 	section, after, _ := strings.Cut(rest, "\n## ")
 	if expect.Rewriting() {
 		whole := before + linesHeading + page.String() + "\n## " + after
-		if err := os.WriteFile(filepath.FromSlash(linesPage), []byte(whole), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(linesPage, []byte(whole), 0o644))
 		return
 	}
-	if section != page.String() {
-		t.Errorf("%s is not what was counted: run the command that it names", linesPage)
-	}
+	expect.That(t, section == page.String(), "%s is not what was counted: run the command that it names", linesPage)
 }
 
 const linesHead = `
@@ -168,9 +149,6 @@ of these states of the kernels; "git log --find-object" with a blob's name finds
 // blob returns git's name of a file's content.
 func blob(t *testing.T, path string) string {
 	t.Helper()
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := expect.Must(os.ReadFile(path))(t)
 	return fmt.Sprintf("%x", sha1.Sum(fmt.Appendf(nil, "blob %d\x00%s", len(content), content)))
 }

@@ -164,9 +164,8 @@ func touch(b []byte) {
 	parts := int64(runtime.GOMAXPROCS(0))
 	each := (int64(len(b))/parts/patternEvery + 1) * patternEvery
 	for lo := int64(0); lo < int64(len(b)); lo += each {
-		wg.Add(1)
-		go func(lo, hi int64) {
-			defer wg.Done()
+		hi := min(lo+each, int64(len(b)))
+		wg.Go(func() {
 			for at := lo; at < hi; at += patternBytes {
 				if page := b[at:min(at+patternBytes, hi)]; at%patternEvery == 0 {
 					pattern(page, at)
@@ -174,7 +173,7 @@ func touch(b []byte) {
 					page[0] = 0
 				}
 			}
-		}(lo, min(lo+each, int64(len(b))))
+		})
 	}
 	wg.Wait()
 }

@@ -11,9 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/formats"
-	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
-	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/sparse"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -92,14 +90,7 @@ func (r *rig) copyRate() (float64, error) {
 
 // block calls f with the outermost block of a batch, valid until f returns.
 func (r *rig) block(ds *formats.Dataset, o productsOptions, f func(sparse.DeviceMatrix) error) (err error) {
-	fanouts, _, err := sampling.ParseFanouts(o.fanouts)
-	if err != nil {
-		return err
-	}
-	ld, err := loader.NewContext(r.ctx, ds, loader.Options{
-		Sampler:   sampling.Neighbor{Fanouts: fanouts, Frontier: sampling.AllNodes},
-		BatchSize: o.batchSize, Shuffle: true, Device: loader.DeviceOptions{Name: "cpu"},
-		Columns: loader.ColumnOptions{Nodes: []string{}, Seeds: []string{}}})
+	ld, err := r.loader(ds, o.fanouts, o.batchSize)
 	if err != nil {
 		return err
 	}
@@ -174,10 +165,14 @@ func (m *multiplying) prepare(a sparse.DeviceMatrix) (err error) {
 	if m.distinct, err = distinct(a.Indices, a.Cols); err != nil {
 		return err
 	}
+	ends, err := unified.Integers(a.Indptr)
+	if err != nil {
+		return err
+	}
 	rows, last := int64(0), int64(0)
 	for rows < a.Rows() && last < checkedEdges {
 		rows++
-		last = integer(a.Indptr, rows)
+		last = ends(rows)
 	}
 	indptr, err := a.Indptr.Rows(0, rows+1)
 	if err != nil {
@@ -191,27 +186,14 @@ func (m *multiplying) prepare(a sparse.DeviceMatrix) (err error) {
 		return err
 	}
 	m.matrix = sparse.DeviceMatrix{Cols: a.Cols}
-	if m.matrix.Indptr, err = m.put(a.Indptr); err != nil {
+	if m.matrix.Indptr, err = m.put(&m.undo, a.Indptr); err != nil {
 		return err
 	}
-	if m.matrix.Indices, err = m.put(a.Indices); err != nil {
+	if m.matrix.Indices, err = m.put(&m.undo, a.Indices); err != nil {
 		return err
 	}
 	m.values, err = m.numbers(a.Indices.Len(), 0)
 	return err
-}
-
-// put copies a tensor to the device.
-func (m *multiplying) put(t unified.Tensor) (unified.Tensor, error) {
-	room, err := pinned.Allocate(int64(len(t.Bytes())), pinned.Options{Device: m.dev})
-	if err != nil {
-		return unified.Tensor{}, err
-	}
-	m.undo = append(m.undo, room.Close)
-	if err := errors.Join(m.stream.CopyToDevice(room.Address(), t.Bytes()), m.stream.Synchronize()); err != nil {
-		return unified.Tensor{}, err
-	}
-	return unified.NewPlaced(pinned.Device, t.DType(), room.Bytes(), t.Shape()...)
 }
 
 // numbers returns n numbers from -1 to 1, or with a width n rows.
@@ -227,23 +209,9 @@ func (m *multiplying) numbers(n, width int64) (o operand, err error) {
 		t, err = t.Reshape(n, width)
 	}
 	if err == nil {
-		o.Tensor, err = m.put(t)
+		o.Tensor, err = m.put(&m.undo, t)
 	}
 	return o, err
-}
-
-// room returns a tensor on the device to be written.
-func (m *multiplying) room(shape ...int64) (unified.Tensor, error) {
-	n := int64(4)
-	for _, s := range shape {
-		n *= s
-	}
-	room, err := pinned.Allocate(n, pinned.Options{Device: m.dev})
-	if err != nil {
-		return unified.Tensor{}, err
-	}
-	m.undo = append(m.undo, room.Close)
-	return unified.NewPlaced(pinned.Device, unified.Float32, room.Bytes(), shape...)
 }
 
 // at measures the operations that have a width.
@@ -255,7 +223,7 @@ func (m *multiplying) at(width int64) (err error) {
 	if err != nil {
 		return err
 	}
-	y, err := m.room(m.matrix.Rows(), width)
+	y, err := m.place(&m.undo, unified.Float32, m.matrix.Rows(), width)
 	if err != nil {
 		return err
 	}
@@ -287,7 +255,7 @@ func (m *multiplying) at(width int64) (err error) {
 	if err != nil {
 		return err
 	}
-	out, err := m.room(edges)
+	out, err := m.place(&m.undo, unified.Float32, edges)
 	if err != nil {
 		return err
 	}
@@ -300,7 +268,7 @@ func (m *multiplying) at(width int64) (err error) {
 
 func (m *multiplying) softmax() error {
 	edges := m.matrix.Indices.Len()
-	out, err := m.room(edges)
+	out, err := m.place(&m.undo, unified.Float32, edges)
 	if err != nil {
 		return err
 	}
@@ -346,41 +314,22 @@ func onHost(numbers []float32, width int64) unified.Tensor {
 	return t
 }
 
-// integer returns an element of int32 or int64.
-func integer(t unified.Tensor, i int64) int64 {
-	if v, err := unified.View[int32](t); err == nil {
-		return int64(v[i])
-	}
-	v, _ := unified.View[int64](t)
-	return v[i]
-}
-
 // distinct counts the numbers below n that are met.
 func distinct(t unified.Tensor, n int64) (count int64, err error) {
+	at, err := unified.Integers(t)
+	if err != nil {
+		return 0, err
+	}
 	seen := make([]bool, n)
-	mark := func(j int64) error {
+	for i := range t.Len() {
+		j := at(i)
 		if j < 0 || j >= n {
-			return fmt.Errorf("column %d is not one of %d", j, n)
+			return 0, fmt.Errorf("column %d is not one of %d", j, n)
 		}
 		if !seen[j] {
 			seen[j] = true
 			count++
 		}
-		return nil
 	}
-	if v, err := unified.View[int32](t); err == nil {
-		for _, j := range v {
-			if err := mark(int64(j)); err != nil {
-				return 0, err
-			}
-		}
-		return count, nil
-	}
-	v, err := unified.View[int64](t)
-	for _, j := range v {
-		if err := mark(j); err != nil {
-			return 0, err
-		}
-	}
-	return count, err
+	return count, nil
 }

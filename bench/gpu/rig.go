@@ -8,6 +8,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
 )
 
 // simulatorName is what the simulated device calls itself.
@@ -82,6 +83,29 @@ func (u undo) run(err error) error {
 		errs = append(errs, f())
 	}
 	return errors.Join(errs...)
+}
+
+// place returns a tensor on the device to be written, until u is run.
+func (r *rig) place(u *undo, dtype unified.DType, shape ...int64) (unified.Tensor, error) {
+	n := dtype.Size()
+	for _, s := range shape {
+		n *= s
+	}
+	room, err := pinned.Allocate(n, pinned.Options{Device: r.dev})
+	if err != nil {
+		return unified.Tensor{}, err
+	}
+	*u = append(*u, room.Close)
+	return unified.NewPlaced(pinned.Device, dtype, room.Bytes(), shape...)
+}
+
+// put copies a tensor to the device, where it is until u is run.
+func (r *rig) put(u *undo, t unified.Tensor) (unified.Tensor, error) {
+	to, err := r.place(u, t.DType(), t.Shape()...)
+	if err != nil {
+		return to, err
+	}
+	return to, errors.Join(r.stream.CopyToDevice(to.Address(), t.Bytes()), r.stream.Synchronize())
 }
 
 // address returns where the device is on the bus.

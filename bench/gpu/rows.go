@@ -100,31 +100,26 @@ func (r *rig) cells(m *memory, width, offset int64, o rowsOptions, bus *busResul
 	count := min(max(o.reads/(width+overheadBytes+sectorBytes), 1), maxRows)
 	ids := randomRows(count, n, rand.New(rand.NewPCG(uint64(width), uint64(offset))))
 	sectors, lines := touched(ids, uint64(at), uint64(width))
-	idList, release, err := r.idsOnDevice(ids)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, release()) }()
-	room, err := pinned.Allocate(count*width, pinned.Options{Device: r.dev})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, room.Close()) }()
-	out, err := unified.NewPlaced(pinned.Device, dtype, room.Bytes(), count, wide)
+	var u undo
+	defer func() { err = u.run(err) }()
+	idList, err := r.put(&u, unified.FromSlice(ids))
 	if err != nil {
 		return nil, err
 	}
 	inOrder := slices.Sorted(slices.Values(ids))
-	orderedList, releaseOrdered, err := r.idsOnDevice(inOrder)
+	orderedList, err := r.put(&u, unified.FromSlice(inOrder))
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, releaseOrdered()) }()
+	out, err := r.place(&u, dtype, count, wide)
+	if err != nil {
+		return nil, err
+	}
 	store, err := cuda.NewStore(r.dev, column, at)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, store.Close()) }()
+	u = append(u, store.Close)
 	model := bus.rowsPerS(sectors, lines) * float64(width) / 1e9
 	for _, blocks := range o.blocks {
 		store.MaxBlocks = int(blocks)
@@ -176,7 +171,7 @@ func (r *rig) gather(method string, store *cuda.Store, at device.Address, out, i
 	if method == "per-row" || method == "sorted" {
 		return store.EnqueueInto(r.stream, out, ids, 0)
 	}
-	run, width := r.elements.gatherNaive, store.RowBytes()/4
+	run, width := r.elements.gatherNaive, out.RowBytes()/4
 	if method == "shift" && width > 32 && width%32 != 0 { // else nothing is to be gained
 		run = r.elements.gatherShift
 	}
@@ -199,24 +194,6 @@ func touched(ids []int64, base, width uint64) (sectors, lines float64) {
 	}
 	n := float64(len(ids))
 	return float64(s) / n, float64(l) / n
-}
-
-// idsOnDevice copies ids to device memory.
-func (r *rig) idsOnDevice(ids []int64) (t unified.Tensor, release func() error, err error) {
-	room, err := pinned.Allocate(int64(len(ids))*8, pinned.Options{Device: r.dev})
-	if err != nil {
-		return t, nil, err
-	}
-	if err = r.stream.CopyToDevice(room.Address(), unified.FromSlice(ids).Bytes()); err == nil {
-		err = r.stream.Synchronize()
-	}
-	if err == nil {
-		t, err = unified.NewPlaced(pinned.Device, unified.Int64, room.Bytes(), int64(len(ids)))
-	}
-	if err != nil {
-		return t, nil, errors.Join(err, room.Close())
-	}
-	return t, room.Close, nil
 }
 
 // compare looks at the first rows that were gathered, 4 MiB of them at most.

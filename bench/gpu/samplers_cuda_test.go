@@ -36,7 +36,7 @@ var (
 
 // countedSamplers are those of docs/results/gpu.md, for batches of this number of seeds. Those without seeds draw
 // batches of a like size.
-func countedSamplers(g *graph.Graph, seeds int) map[string]sampling.Sampler {
+func countedSamplers(t *testing.T, g *graph.Graph, seeds int) map[string]sampling.Sampler {
 	asOf, hops := int64(50), []int{15, 10, 5}
 	if len(g.Schema().Edges) > 1 { // of each edge type
 		hops = []int{10, 5}
@@ -52,7 +52,7 @@ func countedSamplers(g *graph.Graph, seeds int) map[string]sampling.Sampler {
 		"hops, then induced": sampling.Neighbor{Fanouts: hops[:2], Induced: true},
 		"shadow":             sampling.Shadow{Fanouts: hops[:2]},
 		"induced":            sampling.Induced{},
-		"cluster":            sampling.Cluster{Partition: evenParts(g, int64(seeds)), PerBatch: 8},
+		"cluster":            sampling.Cluster{Partition: evenParts(t, g, int64(seeds)), PerBatch: 8},
 		"saint, nodes":       sampling.Saint{Budget: 6 * seeds},
 		"saint, edges":       sampling.Saint{Kind: sampling.SaintEdges, Budget: 4 * seeds},
 		"saint, walks":       sampling.Saint{Kind: sampling.SaintWalks, Budget: 3 * seeds, Length: 2},
@@ -144,7 +144,7 @@ func countSamplers(t *testing.T, path string, seeds, sms int) map[string]sampler
 	defer ds.Close()
 	g := withWeightsAndTimes(t, ds.Graph())
 	counts := map[string]samplerCount{}
-	only, samplers := regexp.MustCompile(*countsOnly), countedSamplers(g, seeds)
+	only, samplers := regexp.MustCompile(*countsOnly), countedSamplers(t, g, seeds)
 	samplers[drawing] = nil
 	for _, name := range slices.Sorted(maps.Keys(samplers)) {
 		if !only.MatchString(name) {
@@ -207,16 +207,12 @@ func withWeightsAndTimes(t *testing.T, g *graph.Graph) *graph.Graph {
 }
 
 // evenParts divides a graph into parts of this number of nodes with successive ids.
-func evenParts(g *graph.Graph, nodes int64) *graph.Partition {
+func evenParts(t *testing.T, g *graph.Graph, nodes int64) *graph.Partition {
 	of := make([]int32, g.NumNodes())
 	for v := range of {
 		of[v] = int32(int64(v) / nodes)
 	}
-	p, err := graph.NewPartition(of, int((g.NumNodes()+nodes-1)/nodes))
-	if err != nil {
-		panic(err)
-	}
-	return p
+	return expect.Must(graph.NewPartition(of, int((g.NumNodes()+nodes-1)/nodes)))(t)
 }
 
 // reader is a device that reads a graph over the bus.
@@ -344,12 +340,8 @@ func countedRequest(s *graph.Schema, said sampling.Description, seeds int, batch
 func countedKernels(t *testing.T) samplerCount {
 	c := samplerCount{Kernels: map[string]kernelReads{}}
 	for _, name := range cudatest.Kernels(t) {
-		if n := cudatest.Launches(name); n > 0 {
-			c.Kernels[name] = kernelReads{kernelCount{Launches: float64(n),
-				DeviceSectors: float64(cudatest.Sectors(t, name, cudatest.Device)),
-				BusSectors:    float64(cudatest.Sectors(t, name, cudatest.Host)),
-				BusLines:      float64(cudatest.Lines(t, name, cudatest.Host))},
-				cudatest.FreshBytes(t, name), cudatest.Longest(t, name, cudatest.Host),
+		if n := countOf(t, name, 1); n.Launches > 0 {
+			c.Kernels[name] = kernelReads{n, cudatest.FreshBytes(t, name), cudatest.Longest(t, name, cudatest.Host),
 				cudatest.Longest(t, name, cudatest.Device)}
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/khop-gnn/khop/gather/cuda"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/meters"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -171,16 +172,21 @@ func (t *transferring) prepareCPU() error {
 	return err
 }
 
+// loader opens one of batches of nodes alone, which the CPU makes.
+func (r *rig) loader(ds *formats.Dataset, fanouts string, batchSize int) (*loader.Loader, error) {
+	all, _, err := option.ParseFanouts(fanouts)
+	if err != nil {
+		return nil, err
+	}
+	return loader.NewContext(r.ctx, ds, loader.Options{
+		Sampler:   sampling.Neighbor{Fanouts: all, Frontier: sampling.AllNodes},
+		BatchSize: batchSize, Shuffle: true, Device: loader.DeviceOptions{Name: "cpu"},
+		Columns: loader.ColumnOptions{Nodes: []string{}, Seeds: []string{}}})
+}
+
 // sample makes the batches on the CPU and keeps their nodes' ids.
 func (t *transferring) sample(ds *formats.Dataset) error {
-	fanouts, _, err := sampling.ParseFanouts(t.o.fanouts)
-	if err != nil {
-		return err
-	}
-	ld, err := loader.NewContext(t.ctx, ds, loader.Options{
-		Sampler:   sampling.Neighbor{Fanouts: fanouts, Frontier: sampling.AllNodes},
-		BatchSize: t.o.batchSize, Shuffle: true, Device: loader.DeviceOptions{Name: "cpu"},
-		Columns: loader.ColumnOptions{Nodes: []string{}, Seeds: []string{}}})
+	ld, err := t.loader(ds, t.o.fanouts, t.o.batchSize)
 	if err != nil {
 		return err
 	}
@@ -202,28 +208,25 @@ func (t *transferring) sample(ds *formats.Dataset) error {
 }
 
 func (t *transferring) keep(nodes unified.Tensor) error {
-	ids := make([]int64, nodes.Len())
-	if v, err := unified.View[int32](nodes); err == nil {
-		for i, id := range v {
-			ids[i] = int64(id)
-		}
-	} else if v, err := unified.View[int64](nodes); err == nil {
-		copy(ids, v)
-	} else {
-		return err
-	}
-	device, release, err := t.idsOnDevice(ids)
+	at, err := unified.Integers(nodes)
 	if err != nil {
 		return err
 	}
-	t.undo = append(t.undo, release)
+	ids := make([]int64, nodes.Len())
+	for i := range ids {
+		ids[i] = at(int64(i))
+	}
+	placed, err := t.put(&t.undo, unified.FromSlice(ids))
+	if err != nil {
+		return err
+	}
 	if t.o.save != "" {
 		name := filepath.Join(t.o.save, fmt.Sprintf("batch-%03d.i64", len(t.batches)))
 		if err := os.WriteFile(name, unified.FromSlice(ids).Bytes(), 0o644); err != nil {
 			return err
 		}
 	}
-	t.batches = append(t.batches, batchIDs{ids, device})
+	t.batches = append(t.batches, batchIDs{ids, placed})
 	t.rows += int64(len(ids))
 	return nil
 }

@@ -10,7 +10,6 @@ import "C"
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os"
 	"unsafe"
@@ -40,12 +39,8 @@ const (
 
 // opening is a loader that is being opened, or is open.
 type opening struct {
-	cancel context.CancelFunc
-	feed   *C.khop_feed
-	opened chan struct{} // closed when inside and err are set
-	done   chan struct{} // closed after that, when who opened it is gone
-	inside Loader
-	err    error
+	*pending[Loader]
+	feed *C.khop_feed
 }
 
 // ring writes to an eventfd without telling Go's scheduler: it does not wait, and who is woken may take the processor
@@ -55,59 +50,30 @@ func ring(fd C.int32_t) {
 	_, _, _ = unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&one)), 8)
 }
 
-// newLoader begins to open one.
-func newLoader(config string, stderr io.Writer, feed *C.khop_feed) (*opening, error) {
+// newLoader begins to open one. Where that fails nobody hears the bell.
+func newLoader(config string, quiet C.int32_t, feed *C.khop_feed) (*opening, error) {
 	fd, err := unix.FcntlInt(uintptr(feed.up_bell), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("fcntl", err)
 	}
 	C.khop_feed_keep(feed)
-	l := &opening{feed: feed, opened: make(chan struct{}), done: make(chan struct{})}
 	w := server.Within{
 		Mail: (*server.Mail)(unsafe.Pointer(&feed.down)),
 		Ring: func() { ring(feed.down_bell) },
 		Bell: os.NewFile(uintptr(fd), "bell"),
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	l.cancel = cancel
-	go func() {
-		defer close(l.done)
-		l.inside, l.err = openLoader(ctx, config, stderr, w)
-		close(l.opened)
-		w.Ring()
-	}()
-	return l, nil
-}
-
-// openLoader is OpenLoader, but a panic is an error, and where there is one nobody hears the bell.
-func openLoader(ctx context.Context, config string, stderr io.Writer, w server.Within) (in Loader, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("internal error: %v. This is a bug; please report it", p)
-		}
+	return &opening{begin(quiet, func(ctx context.Context, stderr io.Writer) (Loader, error) {
+		return OpenLoader(ctx, config, stderr, w)
+	}, func(err error) {
 		if err != nil {
 			_ = w.Bell.Close()
 		}
-	}()
-	return OpenLoader(ctx, config, stderr, w)
+		w.Ring()
+	}), feed}, nil
 }
 
-// open returns the loader when it is open, and errAgain before.
-func (l *opening) open() (Loader, error) {
-	select {
-	case <-l.opened:
-		return l.inside, l.err
-	default:
-		return nil, errAgain
-	}
-}
-
-func (l *opening) Close() (err error) {
-	l.cancel()
-	<-l.done
-	if l.inside != nil {
-		err = l.inside.Close()
-	}
+func (l *opening) Close() error {
+	err := l.pending.Close()
 	C.khop_feed_free(l.feed)
 	return err
 }
@@ -116,14 +82,10 @@ func (l *opening) Close() (err error) {
 func khop_loader_open(config *C.char, quiet C.int32_t, feed *C.khop_feed, to *C.khop_handle,
 	e *C.khop_error) C.int32_t {
 	return call(e, func() error {
-		stderr := io.Writer(os.Stderr)
-		if quiet != 0 {
-			stderr = io.Discard
-		}
 		if feed == nil {
 			return argument("a loader without a feed")
 		}
-		l, err := newLoader(C.GoString(config), stderr, feed)
+		l, err := newLoader(C.GoString(config), quiet, feed)
 		if err == nil {
 			*to = open(l)
 		}
@@ -135,7 +97,7 @@ func khop_loader_open(config *C.char, quiet C.int32_t, feed *C.khop_feed, to *C.
 func khop_loader_ready(h C.khop_handle, e *C.khop_error) C.int32_t {
 	return with(h, e, func(l *opening) error {
 		_, _ = unix.Read(int(l.feed.down_bell), make([]byte, 8))
-		_, err := l.open()
+		_, err := l.open(0)
 		return err
 	})
 }
@@ -144,7 +106,7 @@ func khop_loader_ready(h C.khop_handle, e *C.khop_error) C.int32_t {
 func khop_loader_segment(h C.khop_handle, number C.uint32_t, to *C.khop_handle, address *C.uint64_t,
 	size *C.uint64_t, e *C.khop_error) C.int32_t {
 	return with(h, e, func(l *opening) error {
-		in, err := l.open()
+		in, err := l.open(0)
 		if err != nil {
 			return err
 		}

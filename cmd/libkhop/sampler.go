@@ -39,60 +39,72 @@ type Sampler interface {
 // OpenSampler makes a loader of requests of a configuration, as OpenLoader makes one of epochs. The command sets it.
 var OpenSampler func(ctx context.Context, config string, stderr io.Writer) (Sampler, error)
 
-// asked is a sampler that is being opened, or is open.
-type asked struct {
-	cancel  context.CancelFunc
-	opened  chan struct{} // closed when the following are set
-	sampler Sampler
-	err     error
+// pending is what is being opened, or is open.
+type pending[T io.Closer] struct {
+	cancel context.CancelFunc
+	opened chan struct{} // closed when the following are set
+	done   chan struct{} // closed after that, when who opened it is gone
+	value  T
+	err    error
 }
 
-func newAsked(config string, stderr io.Writer) *asked {
-	a := &asked{opened: make(chan struct{})}
+// begin begins to open something, and calls after in the end. A panic is an error.
+func begin[T io.Closer](quiet C.int32_t, open func(ctx context.Context, stderr io.Writer) (T, error),
+	after func(err error)) *pending[T] {
+	stderr := io.Writer(os.Stderr)
+	if quiet != 0 {
+		stderr = io.Discard
+	}
+	p := &pending[T]{opened: make(chan struct{}), done: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.Background())
-	a.cancel = cancel
+	p.cancel = cancel
 	go func() {
-		defer close(a.opened)
-		a.sampler, a.err = openSampler(ctx, config, stderr)
+		defer close(p.done)
+		p.value, p.err = guarded(func() (T, error) { return open(ctx, stderr) })
+		close(p.opened)
+		after(p.err)
 	}()
-	return a
+	return p
 }
 
-// openSampler is OpenSampler, but a panic is an error.
-func openSampler(ctx context.Context, config string, stderr io.Writer) (s Sampler, err error) {
+// guarded calls a function, whose panic is an error.
+func guarded[T any](f func() (T, error)) (v T, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("internal error: %v. This is a bug; please report it", p)
 		}
 	}()
-	return OpenSampler(ctx, config, stderr)
+	return f()
 }
 
-// open returns the sampler when it is open, and errAgain where it is not after some time.
-func (a *asked) open(wait time.Duration) (Sampler, error) {
+// open returns it when it is open, and errAgain where it is not after some time.
+func (p *pending[T]) open(wait time.Duration) (none T, _ error) {
 	select {
-	case <-a.opened:
-		return a.sampler, a.err
+	case <-p.opened:
+		return p.value, p.err
 	default:
 	}
 	t := time.NewTimer(wait)
 	defer t.Stop()
 	select {
-	case <-a.opened:
-		return a.sampler, a.err
+	case <-p.opened:
+		return p.value, p.err
 	case <-t.C:
-		return nil, errAgain
+		return none, errAgain
 	}
 }
 
-func (a *asked) Close() error {
-	a.cancel()
-	<-a.opened
-	if a.sampler == nil {
+func (p *pending[T]) Close() error {
+	p.cancel()
+	<-p.done
+	if p.err != nil {
 		return nil
 	}
-	return a.sampler.Close()
+	return p.value.Close()
 }
+
+// asked is a sampler that is being opened, or is open.
+type asked struct{ *pending[Sampler] }
 
 // described is what khop_sampler_about tells.
 type described struct {
@@ -154,11 +166,10 @@ func (a answer) Close() error {
 //export khop_sampler_open
 func khop_sampler_open(config *C.char, quiet C.int32_t, to *C.khop_handle, e *C.khop_error) C.int32_t {
 	return call(e, func() error {
-		stderr := io.Writer(os.Stderr)
-		if quiet != 0 {
-			stderr = io.Discard
-		}
-		*to = open(newAsked(C.GoString(config), stderr))
+		text := C.GoString(config)
+		*to = open(&asked{begin(quiet, func(ctx context.Context, stderr io.Writer) (Sampler, error) {
+			return OpenSampler(ctx, text, stderr)
+		}, func(error) {})})
 		return nil
 	})
 }

@@ -52,8 +52,8 @@ func (a *extension) columnOf(t int, col graph.Column) source.Column {
 	switch {
 	case x == nil:
 		rows, _ := a.ds.Graph().NodeColumn(t, col.Name)
-		return source.Column{Column: col, Write: func(_ context.Context, w io.Writer) error {
-			return a.ds.Each(rows.Bytes(), func(part []byte) error { _, err := w.Write(part); return err })
+		return source.Column{Column: col, Write: func(ctx context.Context, w io.Writer) error {
+			return source.CopyRows(ctx, a.ds, rows.Bytes(), w)
 		}}
 	case x.stream != nil || x.labels != nil:
 		return source.Column{Column: col, Write: x.stream}

@@ -170,16 +170,13 @@ func (c *conversion) labelsOfText(n *source.NodeType, at int) (labels []int64, e
 	names := source.NewNames(&c.budget)
 	c.graph.Own(names)
 	err = n.Strings[at].Each(func(s string) (err error) {
-		if labels, err = source.Grow(&c.ledger, labels, 1); err != nil {
-			return err
+		id := int64(-1)
+		if strings.TrimSpace(s) != "" {
+			if id, err = names.Number([]byte(s)); err != nil {
+				return err
+			}
 		}
-		if strings.TrimSpace(s) == "" {
-			labels = append(labels, -1)
-			return nil
-		}
-		id, err := names.Number([]byte(s))
-		labels = append(labels, id)
-		return err
+		return source.Append(&c.ledger, &labels, id)
 	})
 	if names.Len() > 0 && err == nil {
 		n.Strings = slices.DeleteFunc(n.Strings, func(s source.Strings) bool { return s.Name == "class" })

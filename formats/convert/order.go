@@ -13,7 +13,6 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/edgesort"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/csc"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/unified"
@@ -200,10 +199,7 @@ func (o *order) sink(w *formats.Writer, s *graph.Schema) (sink edgesort.Sink, cl
 	types := int64(len(o.c.graph.Types))
 	o.counts = []int64{0}
 	if types > 1 && err == nil {
-		dtype := unified.Uint8
-		if csc.TypeBytes(int(types)) == 2 {
-			dtype = unified.Uint16
-		}
+		dtype := typeOf(int(types))
 		o.counts = make([]int64, types)
 		sink.Types = &typeCounter{add(w.Topology("type", dtype, o.most)), o.counts, dtype == unified.Uint16}
 	}

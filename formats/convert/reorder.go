@@ -220,34 +220,44 @@ func mustView[T unified.Element](t unified.Tensor) []T {
 }
 
 // fused yields the edges with fused ids.
-func (c *conversion) fused(ctx context.Context, m *numbering, yield func(listed, fused source.Batch) error) error {
-	var src, dst []int64
-	at := int64(0)
-	return c.graph.Edges.Each(func(b source.Batch) error {
+func (c *conversion) fused(ctx context.Context, m *numbering, yield func(source.Batch) error) error {
+	return c.renamed(func(t int, id int64) int64 {
+		if uint64(id) >= uint64(c.graph.Nodes[t].Count) {
+			return -1
+		}
+		return id + m.offset[t]
+	})(func(b source.Batch) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		src, dst = src[:0], dst[:0]
-		for i, v := range b.Src {
-			t := 0
-			if b.Types != nil {
-				t = int(b.Types[i])
-			}
-			typ := c.graph.Types[t]
-			for _, end := range []struct {
-				what string
-				id   int64
-				typ  int
-			}{{"source", v, typ.Source}, {"destination", b.Dst[i], typ.Target}} {
-				if n := c.graph.Nodes[end.typ].Count; uint64(end.id) >= uint64(n) {
-					return c.beyond(at+int64(i), end.what, end.id, end.typ)
-				}
-			}
-			src, dst = append(src, v+m.offset[typ.Source]), append(dst, b.Dst[i]+m.offset[typ.Target])
-		}
-		at += int64(len(src))
-		return yield(b, source.Batch{Src: src, Dst: dst})
+		return yield(source.Batch{Src: b.Src, Dst: b.Dst})
 	})
+}
+
+// renamed returns what yields the edges as they are listed now with other ids, by node type: -1 for what is no node.
+func (c *conversion) renamed(name func(t int, id int64) int64) func(yield func(source.Batch) error) error {
+	types, each := c.graph.Types, c.graph.Edges.Each
+	return func(yield func(source.Batch) error) error {
+		var src, dst []int64
+		at := int64(0)
+		return each(func(b source.Batch) error {
+			src, dst = src[:0], dst[:0]
+			for i, v := range b.Src {
+				typ := &types[source.TypeAt(b.Types, i)]
+				from, to := name(typ.Source, v), name(typ.Target, b.Dst[i])
+				if from < 0 {
+					return c.beyond(at+int64(i), "source", v, typ.Source)
+				}
+				if to < 0 {
+					return c.beyond(at+int64(i), "destination", b.Dst[i], typ.Target)
+				}
+				src, dst = append(src, from), append(dst, to)
+			}
+			at += int64(len(src))
+			b.Src, b.Dst = src, dst
+			return yield(b)
+		})
+	}
 }
 
 func (c *conversion) byDegree(ctx context.Context, m *numbering) ([]uint32, error) {
@@ -257,7 +267,7 @@ func (c *conversion) byDegree(ctx context.Context, m *numbering) ([]uint32, erro
 	}
 	defer give()
 	degree := make([]int64, m.n)
-	if err := c.fused(ctx, m, func(_, b source.Batch) error {
+	if err := c.fused(ctx, m, func(b source.Batch) error {
 		for i, v := range b.Src {
 			degree[v]++
 			degree[b.Dst[i]]++
@@ -327,7 +337,7 @@ func (c *conversion) neighbours(ctx context.Context, o *order, m *numbering) (_ 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, sorter.Close()) }()
-	if err := c.fused(ctx, m, func(_, b source.Batch) error { return sorter.Add(ctx, b) }); err != nil {
+	if err := c.fused(ctx, m, func(b source.Batch) error { return sorter.Add(ctx, b) }); err != nil {
 		return nil, err
 	}
 	if err := sorter.Emit(ctx, edgesort.Sink{Indptr: &a.files[0], Indices: &a.files[1]}); err != nil {
@@ -352,34 +362,6 @@ func (c *conversion) neighbours(ctx context.Context, o *order, m *numbering) (_ 
 	return a, err
 }
 
-// renumberEdges makes the edges follow the new numbers.
-func (c *conversion) renumberEdges(m *numbering) {
-	g, each := c.graph, c.graph.Edges.Each
-	g.Edges.Each = func(yield func(source.Batch) error) error {
-		var src, dst []int64
-		at := int64(0)
-		return each(func(b source.Batch) error {
-			src, dst = src[:0], dst[:0]
-			for i, v := range b.Src {
-				typ := g.Types[0]
-				if b.Types != nil {
-					typ = g.Types[b.Types[i]]
-				}
-				if !m.has(typ.Source, v) {
-					return c.beyond(at+int64(i), "source", v, typ.Source)
-				}
-				if !m.has(typ.Target, b.Dst[i]) {
-					return c.beyond(at+int64(i), "destination", b.Dst[i], typ.Target)
-				}
-				src, dst = append(src, m.of(typ.Source, v)), append(dst, m.of(typ.Target, b.Dst[i]))
-			}
-			at += int64(len(src))
-			b.Src, b.Dst = src, dst
-			return yield(b)
-		})
-	}
-}
-
 // beyond is the error of an end of an edge that is no node of its type.
 func (c *conversion) beyond(edge int64, what string, id int64, t int) error {
 	return &edgesort.RangeError{Edge: edge, What: what, Value: id, Limit: c.graph.Nodes[t].Count}
@@ -391,7 +373,7 @@ func (c *conversion) renumber(m *numbering) error {
 	if !slices.ContainsFunc(m.types, func(a anew) bool { return a.order != nil }) {
 		return nil
 	}
-	c.renumberEdges(m)
+	g.Edges.Each = c.renamed(m.of)
 	for i := range g.Splits {
 		s := &g.Splits[i]
 		for j, v := range s.IDs {
@@ -423,10 +405,7 @@ func (c *conversion) renumberLinks(m *numbering) error {
 	for i := range g.Links {
 		k := &g.Links[i]
 		for j := range k.Src {
-			typ := g.Types[0]
-			if k.Types != nil {
-				typ = g.Types[k.Types[j]]
-			}
+			typ := g.Types[source.TypeAt(k.Types, j)]
 			if uint64(k.Src[j]) >= uint64(g.Nodes[typ.Source].Count) ||
 				uint64(k.Dst[j]) >= uint64(g.Nodes[typ.Target].Count) {
 				return source.Error(c.src, "", -1, "", fmt.Errorf("links %q: link %d is between nodes %d and %d, "+
@@ -438,17 +417,16 @@ func (c *conversion) renumberLinks(m *numbering) error {
 	return nil
 }
 
-// has reports whether a node that is numbered anew is there.
-func (m *numbering) has(t int, v int64) bool {
-	return m.types[t].number == nil || uint64(v) < uint64(len(m.types[t].number))
-}
-
-// of returns the new number of a node.
+// of returns the new number of a node; -1 where a type that is numbered anew has none of the old one.
 func (m *numbering) of(t int, v int64) int64 {
-	if m.types[t].number == nil {
+	number := m.types[t].number
+	if number == nil {
 		return v
 	}
-	return int64(m.types[t].number[v])
+	if uint64(v) >= uint64(len(number)) {
+		return -1
+	}
+	return int64(number[v])
 }
 
 // renumberNodes orders the columns and names of a node type, and adds the column of the old numbers.

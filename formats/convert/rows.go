@@ -374,12 +374,7 @@ func (m *moreRows) write(ctx context.Context, w *formats.Writer, s *graph.Schema
 // writeColumn writes the rows that the dataset has of a column, and the new ones.
 func (m *moreRows) writeColumn(ctx context.Context, t int, col source.Column, w io.Writer) error {
 	if old, ok := m.ds.Graph().NodeColumn(t, col.Name); ok {
-		if err := m.ds.Each(old.Bytes(), func(part []byte) error {
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			return pinned.Guard(func() error { _, err := w.Write(part); return err })
-		}); err != nil {
+		if err := source.CopyRows(ctx, m.ds, old.Bytes(), w); err != nil {
 			return err
 		}
 	}
@@ -389,10 +384,8 @@ func (m *moreRows) writeColumn(ctx context.Context, t int, col source.Column, w 
 // writeEdges writes the structure.
 func (m *moreRows) writeEdges(ctx context.Context, w *formats.Writer, s *graph.Schema) error {
 	g := m.ds.Graph()
-	for _, b := range [][]byte{unified.FromSlice(g.Indptr()).Bytes(), g.Indices().Bytes(), g.Types().Bytes()} {
-		if err := m.ds.Verify(b); err != nil {
-			return err
-		}
+	if err := m.ds.VerifyTopology(); err != nil {
+		return err
 	}
 	o := &order{c: &conversion{graph: m.graph}, most: s.NumEdges(), exact: true}
 	sink, done, err := o.sink(w, s)

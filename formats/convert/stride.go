@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/khop-gnn/khop/formats/internal/arrayfile"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/machine"
@@ -62,46 +63,14 @@ func (c *conversion) padded(col source.Column, rows int64) source.Column {
 		col.Name, whole/size, col.Width(), whole, machine.Bytes(rows*whole), machine.Bytes(rows*row))
 	as := graph.Column{Name: col.Name, DType: col.DType, Shape: []int64{whole / size}, Code: col.Code}
 	return source.Column{Column: as, Write: func(ctx context.Context, w io.Writer) error {
-		p := &padder{w: w, row: int(row), zeros: make([]byte, whole-row)}
-		if err := col.Write(ctx, p); err != nil {
-			return err
-		}
-		return p.flush()
-	}}
-}
-
-// padder takes rows in pieces of any length, and passes them on with zeros behind each.
-type padder struct {
-	w     io.Writer
-	row   int
-	have  int // bytes of the row that is being taken
-	zeros []byte
-	out   []byte
-}
-
-// padPiece is how many bytes are gathered before they are passed on, about.
-const padPiece = 1 << 18
-
-// Write implements io.Writer.
-func (p *padder) Write(b []byte) (int, error) {
-	taken := len(b)
-	for len(b) > 0 {
-		k := min(p.row-p.have, len(b))
-		p.out, b, p.have = append(p.out, b[:k]...), b[k:], p.have+k
-		if p.have == p.row {
-			p.out, p.have = append(p.out, p.zeros...), 0
-		}
-		if len(p.out) >= padPiece {
-			if err := p.flush(); err != nil {
-				return 0, err
+		var out []byte
+		zeros := make([]byte, whole-row)
+		return col.Write(ctx, &arrayfile.WholeRows{Row: row, Take: func(rows []byte) error {
+			for out = out[:0]; len(rows) > 0; rows = rows[row:] {
+				out = append(append(out, rows[:row]...), zeros...)
 			}
-		}
-	}
-	return taken, nil
-}
-
-func (p *padder) flush() error {
-	_, err := p.w.Write(p.out)
-	p.out = p.out[:0]
-	return err
+			_, err := w.Write(out)
+			return err
+		}})
+	}}
 }

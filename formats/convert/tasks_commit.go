@@ -148,11 +148,7 @@ func (u *united) pieces() (list []piece, stats edgesort.Stats, err error) {
 			return nil, stats, u.wrong("the ranges do not go together")
 		}
 		at = p.Last
-		stats.Edges += p.Edges
-		stats.Reversed += p.Stats.Reversed
-		stats.Parallel += p.Stats.Parallel
-		stats.Merged += p.Stats.Merged
-		stats.Loops += p.Stats.Loops
+		stats.Add(p.Stats)
 		list = append(list, p)
 	}
 	nodes := int64(0)
@@ -220,41 +216,17 @@ func graphOf(ds *formats.Dataset) (*source.Graph, error) {
 		for _, c := range n.Columns {
 			rows, _ := ds.Graph().NodeColumn(t, c.Name)
 			c.Ascending = false
-			write := func(ctx context.Context, w io.Writer) error {
-				return ds.Each(rows.Bytes(), func(b []byte) error {
-					if ctx.Err() != nil {
-						return context.Cause(ctx)
-					}
-					_, err := w.Write(b)
-					return err
-				})
-			}
-			node.Columns = append(node.Columns, source.Column{Column: c, Write: write})
+			node.Columns = append(node.Columns, source.Column{Column: c, Write: func(ctx context.Context, w io.Writer) error {
+				return source.CopyRows(ctx, ds, rows.Bytes(), w)
+			}})
 		}
-		for _, a := range ds.Manifest().Columns {
-			if a.DType != "utf8" || a.Owner != fmt.Sprintf("nodes/%d", t) {
-				continue
-			}
-			list, err := ds.Strings(t, a.Name)
-			if err == nil {
-				err = ds.Verify(list.Bytes())
-			}
+		for _, name := range source.ListsOf(ds, t) {
+			list, err := ds.Strings(t, name)
 			if err != nil {
 				return nil, err
 			}
-			node.Strings = append(node.Strings, source.Strings{Name: a.Name, Rows: list.Len(),
-				Each: func(yield func(string) error) error {
-					for i := range list.Len() {
-						text, err := list.At(i)
-						if err == nil {
-							err = yield(text)
-						}
-						if err != nil {
-							return err
-						}
-					}
-					return nil
-				}})
+			node.Strings = append(node.Strings, source.Strings{Name: name, Rows: list.Len(),
+				Each: func(yield func(string) error) error { return source.EachString(ds, list, yield) }})
 		}
 		g.Nodes = append(g.Nodes, node)
 	}

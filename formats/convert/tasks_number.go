@@ -315,10 +315,7 @@ func (r *renumbering) of(typ int, id int64) (int64, error) {
 func (r *renumbering) batch(b source.Batch) error {
 	types := r.u.t.c.graph.Types
 	for i := range b.Src {
-		typ := types[0]
-		if b.Types != nil {
-			typ = types[b.Types[i]]
-		}
+		typ := types[source.TypeAt(b.Types, i)]
 		var e1, e2 error
 		b.Src[i], e1 = r.of(typ.Source, b.Src[i])
 		b.Dst[i], e2 = r.of(typ.Target, b.Dst[i])

@@ -330,10 +330,7 @@ func (d *degrees) add(b source.Batch) error {
 		return nil
 	}
 	for i := range b.Src {
-		typ := types[0]
-		if b.Types != nil {
-			typ = types[b.Types[i]]
-		}
+		typ := types[source.TypeAt(b.Types, i)]
 		if err := errors.Join(see(typ.Source, b.Src[i]), see(typ.Target, b.Dst[i])); err != nil {
 			return d.t.c.explainBeyond(err)
 		}

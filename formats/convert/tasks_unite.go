@@ -223,11 +223,7 @@ func (u *united) each(r *share, i int, by runs.By, from, to runs.Key, skip func(
 	return in.Each(from, to, func(b source.Batch) error {
 		if skip != nil {
 			runs.Keep(&b, widths, func(i int) bool {
-				typ := g.Types[0]
-				if b.Types != nil {
-					typ = g.Types[b.Types[i]]
-				}
-				return !skip(runs.KeyOf(typ.Target, b.Dst[i]))
+				return !skip(runs.KeyOf(g.Types[source.TypeAt(b.Types, i)].Target, b.Dst[i]))
 			})
 		}
 		for k, col := range u.common {

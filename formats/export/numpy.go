@@ -11,6 +11,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/khop-gnn/khop/formats"
+	foreign "github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -140,12 +141,8 @@ func edgeFolder(e *graph.EdgeType) string {
 
 // addNames adds the strings of a node type.
 func (j *job) addNames(list []named, in string, t int) ([]named, error) {
-	owner := fmt.Sprintf("nodes/%d", t)
-	for _, c := range j.ds.Manifest().Columns {
-		if c.Owner != owner || c.DType != "utf8" {
-			continue
-		}
-		strings, err := j.ds.Strings(t, c.Name)
+	for _, name := range foreign.ListsOf(j.ds, t) {
+		strings, err := j.ds.Strings(t, name)
 		if err == nil {
 			err = j.ds.Verify(strings.Bytes())
 		}
@@ -154,10 +151,10 @@ func (j *job) addNames(list []named, in string, t int) ([]named, error) {
 		}
 		a, err := j.names(strings)
 		if err != nil {
-			j.note("the names %q of %q are left out: %v", c.Name, j.s.Nodes[t].Name, err)
+			j.note("the names %q of %q are left out: %v", name, j.s.Nodes[t].Name, err)
 			continue
 		}
-		list = append(list, named{in + "names_" + safe(c.Name), a})
+		list = append(list, named{in + "names_" + safe(name), a})
 	}
 	return list, nil
 }

@@ -118,10 +118,9 @@ func (g *generator) topology(ctx context.Context) (maxDegree int64, err error) {
 	if _, err := indptr.Write(make([]byte, 8)); err != nil {
 		return 0, err
 	}
-	fill := func(c *chunk) error {
+	fill := func(c *chunk) {
 		g.plan.edges(c)
 		c.bytes = encodeIDs(c.bytes, c.sources, id.Size())
-		return nil
 	}
 	write := func(c *chunk) error {
 		last := int64(0)
@@ -163,11 +162,10 @@ func (g *generator) columns(ctx context.Context, t int) (err error) {
 	if out.err != nil {
 		return out.err
 	}
-	fill := func(c *chunk) error { a.fill(c); return nil }
 	write := func(c *chunk) error {
 		return writeAll(piece{feature, c.bytes}, piece{label, c.other})
 	}
-	return inOrder(ctx, g.workers, nt.Count, max(1, chunkBytes/(4*a.width+8)), fill, write)
+	return inOrder(ctx, g.workers, nt.Count, max(1, chunkBytes/(4*a.width+8)), a.fill, write)
 }
 
 // split writes the seeds of a split: the nodes at positions first .. first+size-1 of a shuffled order.
@@ -179,12 +177,11 @@ func (g *generator) split(ctx context.Context, s split, order *shuffle, first ui
 	if out.err != nil {
 		return out.err
 	}
-	fill := func(c *chunk) error {
+	fill := func(c *chunk) {
 		for i := range uint64(c.n) {
 			c.push(order.at(first + c.first + i))
 		}
 		c.bytes = encodeIDs(c.bytes, c.sources, id.Size())
-		return nil
 	}
 	write := func(c *chunk) error {
 		return writeAll(piece{seeds, c.bytes})

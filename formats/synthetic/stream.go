@@ -24,7 +24,6 @@ type chunk struct {
 	bytes  []byte   // rows of a column as they are written
 	other  []byte   // rows of a second column
 
-	err   error
 	ready chan struct{}
 }
 
@@ -77,7 +76,8 @@ func encodeIDs(dst []byte, ids []int64, size int64) []byte {
 // returns the first error, after all its goroutines have ended; fill and write of one chunk never run at the same time.
 //
 // Memory: at most 2·workers + 1 chunks.
-func inOrder(ctx context.Context, workers int, rows int64, length int, fill, write func(*chunk) error) error {
+func inOrder(ctx context.Context, workers int, rows int64, length int, fill func(*chunk),
+	write func(*chunk) error) error {
 	depth := 2 * workers
 	g, ctx := errgroup.WithContext(ctx)
 	free := make(chan *chunk, depth+1) // has room for all chunks: giving one back never blocks
@@ -108,7 +108,7 @@ func inOrder(ctx context.Context, workers int, rows int64, length int, fill, wri
 	for range workers {
 		g.Go(func() error {
 			for c := range work {
-				c.err = fill(c)
+				fill(c)
 				close(c.ready)
 			}
 			return nil
@@ -120,9 +120,6 @@ func inOrder(ctx context.Context, workers int, rows int64, length int, fill, wri
 			case <-c.ready:
 			case <-ctx.Done():
 				return context.Cause(ctx)
-			}
-			if c.err != nil {
-				return c.err
 			}
 			if err := write(c); err != nil {
 				return err

@@ -15,9 +15,9 @@ import (
 // other rows of a batch arrive one after another in host memory that the device addresses, and a kernel merges both.
 // Any number of goroutines may use it, each with a stream of its own.
 type HotRows struct {
+	Most  int64  // rows that may arrive for a batch; fixed
 	store *Store // of the rows that are kept, in order
 	index rowIndex
-	most  int64
 	table *pinned.Region // on the device: Column.where of rows.cuh, the rows that are kept before those that arrive
 	mem   *pinned.Region
 	took  func() // gives back what the index was counted as; nil: it was not
@@ -51,7 +51,7 @@ func NewHotRows(ctx context.Context, dev *device.Device, opt HotRowsOptions) (_ 
 	if err := checkHot(opt.Rows, opt.Column.Len()); err != nil {
 		return nil, err
 	}
-	h := &HotRows{most: opt.Most}
+	h := &HotRows{Most: opt.Most}
 	if err := h.takeIndex(&opt); err != nil {
 		return nil, err
 	}
@@ -128,30 +128,19 @@ func (h *HotRows) fill(ctx context.Context, opt *HotRowsOptions) (err error) {
 	return nil
 }
 
-// Most returns the most rows that may arrive for a batch.
-func (h *HotRows) Most() int64 { return h.most }
-
-// Missing returns the rows of a list that are not kept; it overwrites the list.
-func (h *HotRows) Missing(rows []uint32) []uint32 {
+// Missing returns the rows of a list that are not kept; it overwrites the list. It writes to places, for Enqueue, where
+// each row comes from. places is as long as rows, or nil.
+func (h *HotRows) Missing(rows []uint32, places []int32) []uint32 {
 	missing := rows[:0]
-	for _, row := range rows {
-		if _, ok := h.index.find(row); !ok {
-			missing = append(missing, row)
-		}
-	}
-	return missing
-}
-
-// Places is Missing, and writes to places, for Enqueue, where each row comes from. places is as long as rows.
-func (h *HotRows) Places(rows []uint32, places []int32) (missing []uint32) {
-	missing = rows[:0]
 	for i, row := range rows {
 		slot, ok := h.index.find(row)
 		if !ok {
 			slot = int32(h.store.column.Len()) + int32(len(missing))
 			missing = append(missing, row)
 		}
-		places[i] = slot
+		if places != nil {
+			places[i] = slot
+		}
 	}
 	return missing
 }
@@ -160,7 +149,7 @@ func (h *HotRows) Places(rows []uint32, places []int32) (missing []uint32) {
 // are kept rows, and rows that arrived at an address.
 func (h *HotRows) Enqueue(stream *device.Stream, out, places unified.Tensor, arrived device.Address, rows int64) error {
 	s, n := h.store, h.store.column.Len()
-	if rows > h.most || places.Len() != out.Len() || out.RowBytes() != s.rowBytes {
+	if rows > h.Most || places.Len() != out.Len() || out.RowBytes() != s.rowBytes {
 		return fmt.Errorf("%w: %v for %v and %d rows that arrived", unified.ErrShape, out, places, rows)
 	}
 	if out.Len() == 0 {

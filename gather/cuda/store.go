@@ -52,6 +52,8 @@ const (
 	smBlocks   = 8
 	wordsBytes = 64 // four words for batches, and from the half on four for the cache
 	faultBytes = 24
+	// above the widest row, as for gather.Store: small enough for kernels to count in int
+	maxRowBytes = 1 << 30
 )
 
 // NewStore returns a store of a column [n, ...] whose bytes the device addresses at addr, the address of
@@ -65,7 +67,7 @@ func NewStore(dev *device.Device, column unified.Tensor, addr device.Address) (*
 		return nil, device.ErrNoDevice
 	}
 	row := column.RowBytes()
-	if !column.Valid() || row <= 0 || row >= gather.MaxRowBytes {
+	if !column.Valid() || row <= 0 || row >= maxRowBytes {
 		return nil, fmt.Errorf("%w: no rows can be gathered from %v", unified.ErrShape, column)
 	}
 	if uint64(addr)%uint64(column.DType().Size()) != 0 || addr == 0 && column.Len() > 0 {
@@ -116,9 +118,6 @@ func TryKernels(d *device.Device) (code string, err error) {
 
 // Column returns the column.
 func (s *Store) Column() unified.Tensor { return s.column }
-
-// RowBytes returns the bytes of a row.
-func (s *Store) RowBytes() int64 { return s.rowBytes }
 
 // Enqueue puts a gather on the stream: row ids[i] of the column is copied to row i of dst. It returns dst as a tensor
 // [len(ids), ...], which has the rows when the stream has passed the gather. The host does not wait, unless dst has to

@@ -71,11 +71,6 @@ func (c PageCounts) Less(before *PageCounts) PageCounts {
 		c.Bytes - before.Bytes}
 }
 
-// Half returns half of each count.
-func (c PageCounts) Half() PageCounts {
-	return PageCounts{c.Wanted / 2, c.Read / 2, c.Requests / 2, c.Bytes / 2}
-}
-
 // PackState says how rows are packed.
 type PackState struct {
 	Bytes   int64  `json:"bytes"`             // of the temporary file, at most

@@ -32,10 +32,9 @@ func TestCountsAreAddedTakenAwayAndMultipliedFieldByField(t *testing.T) {
 	}
 }
 
-func TestCountsOfPagesAreTakenAwayAndHalvedFieldByField(t *testing.T) {
+func TestCountsOfPagesAreTakenAwayFieldByField(t *testing.T) {
 	a, b := PageCounts{8, 20, 60, 100}, PageCounts{2, 4, 10, 30}
 	expect.That(t, a.Less(&b) == PageCounts{6, 16, 50, 70}, "difference: %+v", a.Less(&b))
-	expect.That(t, a.Half() == PageCounts{4, 10, 30, 50}, "half: %+v", a.Half())
 }
 
 // What a disk takes is linear in requests and bytes, through the two points that were tried.

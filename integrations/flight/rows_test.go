@@ -2,28 +2,25 @@ package flight_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/credentials"
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/synthetic"
 	"github.com/khop-gnn/khop/integrations/flight"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/loader/rows"
 	"github.com/khop-gnn/khop/sampling"
@@ -47,13 +44,9 @@ func TestMain(m *testing.M) {
 func dataset(t testing.TB, nodes int64, width int) *formats.Dataset {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "g.khop")
-	if err := generate(path, nodes, width); err != nil {
-		t.Fatal(err)
-	}
-	ds, err := formats.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(synthetic.Generate(t.Context(), "sbm", path, synthetic.Options{Nodes: nodes, Edges: 8 * nodes,
+		Features: width}))(t)
+	ds := expect.Must(formats.Open(path))(t)
 	t.Cleanup(func() { ds.Close() })
 	return ds
 }
@@ -61,10 +54,7 @@ func dataset(t testing.TB, nodes int64, width int) *formats.Dataset {
 // serve runs a server until the test ends, or stop is called.
 func serve(t testing.TB, s *flight.Server) (address string, stop func()) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := expect.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ctx, l) }()
@@ -113,10 +103,7 @@ func digests(t testing.TB, ds *formats.Dataset, opt loader.Options, between func
 
 func TestDigestsAreThoseOfRowsThatAreHere(t *testing.T) {
 	ds := dataset(t, 900, 9)
-	want, err := digests(t, ds, options(nil), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := expect.Must(digests(t, ds, options(nil), nil))(t)
 	secret, client := certificate(t)
 	whole, _ := serve(t, &flight.Server{Dataset: ds})
 	closed, _ := serve(t, &flight.Server{Dataset: ds, Token: "t", TLS: secret})
@@ -142,22 +129,14 @@ func TestDigestsAreThoseOfRowsThatAreHere(t *testing.T) {
 
 func TestALoaderAsksByAProgram(t *testing.T) {
 	ds := dataset(t, 900, 9)
-	want, err := digests(t, ds, options(nil), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := expect.Must(digests(t, ds, options(nil), nil))(t)
 	secret, der := certificateFile(t)
 	closed, _ := serve(t, &flight.Server{Dataset: ds, Token: "t", TLS: secret})
 	folder := t.TempDir()
 	for name, text := range map[string]string{"token": "t\n", "wrong": "u", "ca": der} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
 	}
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := expect.Must(os.Executable())(t)
 	t.Setenv("KHOP_ROWS", program)
 	t.Setenv("CA", filepath.Join(folder, "ca"))
 	opt := options(nil)
@@ -165,10 +144,7 @@ func TestALoaderAsksByAProgram(t *testing.T) {
 	for token, said := range map[string]string{"token": "", "wrong": "token is missing or wrong",
 		"none": "no such file"} {
 		t.Setenv("TOKEN", filepath.Join(folder, token))
-		from, err := rows.From("grpc+tls://" + closed)
-		if err != nil {
-			t.Fatal(err)
-		}
+		from := expect.Must(rows.From("grpc+tls://" + closed))(t)
 		opt.Hooks.Remote = from
 		got, err := digests(t, ds, opt, nil)
 		if said == "" && (err != nil || !slices.Equal(got, want)) ||
@@ -194,10 +170,7 @@ func TestWhatIsWrongWithServersIsAnErrorThatNamesThem(t *testing.T) {
 			t.Errorf("%v, want %q", err, said)
 		}
 	}
-	l, err := net.Listen("tcp", ":0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := expect.Must(net.Listen("tcp", ":0"))(t)
 	defer l.Close()
 	open := &flight.Server{Dataset: ds, Token: "t"}
 	if err := open.Serve(context.Background(), l); !errors.Is(err, flight.ErrOptions) {
@@ -217,23 +190,8 @@ func certificate(t testing.TB) (server, client credentials.TransportCredentials)
 // certificateFile makes one, and the text of the file that says what trusts it.
 func certificateFile(t testing.TB) (server credentials.TransportCredentials, text string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true,
-		BasicConstraintsValid: true, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
-	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	own := tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
-	return credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{own}}),
-		string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-}
-
-func generate(path string, nodes int64, width int) error {
-	_, err := synthetic.Generate(context.Background(), "sbm", path, synthetic.Options{Nodes: nodes, Edges: 8 * nodes,
-		Features: width})
-	return err
+	s := httptest.NewTLSServer(nil) // which has one
+	defer s.Close()
+	return credentials.NewTLS(&tls.Config{Certificates: s.TLS.Certificates}),
+		string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
 }

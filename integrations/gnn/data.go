@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/narrow"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sparse"
 	"github.com/khop-gnn/khop/unified"
@@ -74,7 +73,7 @@ func read(g *graph.Graph, opt Options, memory *budget) (*data, error) {
 	if err := memory.take(needs(g, column, opt), "graph and features"); err != nil {
 		return nil, err
 	}
-	x, err := floats(g, column)
+	x, err := features(g, 0, 0, opt.RowNormalise)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s, and are %v", ErrOptions, readable, column)
 	}
@@ -83,7 +82,7 @@ func read(g *graph.Graph, opt Options, memory *budget) (*data, error) {
 	if err != nil || column2.Width() != 1 {
 		return nil, fmt.Errorf("%w: labels must be int64, one a node, and are %v", ErrOptions, column2)
 	}
-	d := &data{features: len(x) / int(max(column.Len(), 1))}
+	d := &data{features: x.Width}
 	if d.whole, err = sparse.Whole(g); err != nil {
 		return nil, err
 	}
@@ -92,7 +91,7 @@ func read(g *graph.Graph, opt Options, memory *budget) (*data, error) {
 			return nil, err
 		}
 	}
-	d.dense = d.normalised(x, opt.RowNormalise)
+	d.dense = x.Floats()
 	if d.sparse, err = sparsely(d.dense, d.features); err != nil {
 		return nil, err
 	}
@@ -102,40 +101,10 @@ func read(g *graph.Graph, opt Options, memory *budget) (*data, error) {
 // readable says which features there are models for.
 const readable = "features must be float32, floats of 16 bits, int8 with a scale a row or int4"
 
-// floats returns the features as float32: those of int8 times their scales, coded ones decoded.
-func floats(g *graph.Graph, column unified.Tensor) ([]float32, error) {
-	if c := featureColumn(g, 0); c.Code != nil {
-		return decoded(c, column), nil
-	}
-	bytes, err := unified.View[int8](column)
-	if err != nil {
-		return sparse.Floats(column)
-	}
-	scale, err := scales(g, 0, column)
-	if err != nil {
-		return nil, err
-	}
-	x, width := make([]float32, len(bytes)), int(column.Width())
-	for i, v := range bytes {
-		x[i] = float32(v) * scale[i/width]
-	}
-	return x, nil
-}
-
 // featureColumn returns the column of the features of a type of nodes, which has some.
 func featureColumn(g *graph.Graph, nodes int) graph.Column {
 	columns := g.Schema().Nodes[nodes].Columns
 	return columns[slices.IndexFunc(columns, func(c graph.Column) bool { return c.Role() == graph.Feature })]
-}
-
-// decoded returns the numbers of coded rows.
-func decoded(c graph.Column, column unified.Tensor) []float32 {
-	width, row, code := int(c.Numbers().Width()), column.RowBytes(), narrow.Of(c.Code.Name)
-	x := make([]float32, int(column.Len())*width)
-	for i := range column.Len() {
-		code.Decode(x[int(i)*width:][:width], column.Bytes()[i*row:][:row], width, 0)
-	}
-	return x
 }
 
 // scales returns what the rows of features of int8 of a type of nodes are multiplied by.
@@ -193,27 +162,6 @@ func (d *data) split(g *graph.Graph, i int, name string, labels []int64) error {
 
 // maxClasses bounds what a wrong label takes of memory.
 const maxClasses = 1 << 20
-
-// normalised returns rows that sum to 1, or the same.
-func (d *data) normalised(x []float32, wanted bool) []float32 {
-	if !wanted {
-		return x
-	}
-	to := make([]float32, len(x))
-	for i := 0; i < len(x); i += d.features {
-		sum := float32(0)
-		for _, v := range x[i : i+d.features] {
-			sum += v
-		}
-		if sum == 0 {
-			sum = 1
-		}
-		for k, v := range x[i : i+d.features] {
-			to[i+k] = v / sum
-		}
-	}
-	return to
-}
 
 // sparsely returns the features as a sparse matrix where less than a tenth of them is not 0.
 func sparsely(x []float32, width int) (*sparseFeatures, error) {

@@ -15,7 +15,6 @@ import (
 	"github.com/khop-gnn/khop/integrations/gnn/internal/embed"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/expect/graphs"
-	"github.com/khop-gnn/khop/sparse"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -38,6 +37,9 @@ func typedGraph(t testing.TB, of ...string) *graph.Graph {
 		for range 4000 {
 			one.Src = append(one.Src, int64(r.IntN(counts[one.Source])))
 			one.Dst = append(one.Dst, int64(r.IntN(counts[one.Target]-1))) // the last one has no edges
+		}
+		for v := range int64(40) { // to themselves, twice
+			one.Src, one.Dst = append(one.Src, v/2), append(one.Dst, v/2)
 		}
 		data.Edges = append(data.Edges, one)
 	}
@@ -252,77 +254,12 @@ func ownRowsOf(t testing.TB, g *graph.Graph, opt *EmbedOptions, of int, some []i
 	return expect.Must(os.ReadFile(filepath.Join(way.Folder, "0-rows")))(t)
 }
 
-// TestOwnLayersHaveNormsAndAttention computes GCN and GAT by layers of one's own, and compares them with float64.
-func TestOwnLayersHaveNormsAndAttention(t *testing.T) {
-	g := onDisk(t, communities(t, 700, false)) // whose loops come twice
-	feature, _ := g.NodeRole(0, graph.Feature)
-	for _, model := range []string{"gcn", "gat"} {
-		of := Options{Model: model, Hidden: 12, Heads: 3, Layers: 1, Seed: 4}.withDefaults()
-		m := expect.Must(newNetwork(40, 4, of, &budget{}))(t)
-		l := &m.layers[0]
-		weight, bias := l.w["weight"], l.w["bias"]
-		opt := &EmbedOptions{Layers: "gcn:4", Rows: func(_ int, _ string, _ []float32, sums map[string][]float32,
-			y []float32) error {
-			rows(y, sums["node:edge:node"], 4, func(x []float64) []float64 {
-				return plus(doubled(x, weight), doubles(bias.Data))
-			})
-			return nil
-		}}
-		if model == "gat" {
-			opt = gatOptions(l)
-		}
-		for _, way := range ways {
-			got := ownRowsOf(t, g, opt, 0, nil, way)
-			numbers := make([]float32, len(got)/4)
-			unified.Float32.Floats(numbers, got)
-			near(t, numbers, float64Of(t, g, m, expect.Must(sparse.Floats(feature))(t), true), 1e-4)
-		}
-	}
-	nothing := ownOptions(g.Schema(), "", nil)
+func TestLayersOfOnesOwnThatCannotBeAreRefused(t *testing.T) {
+	g := communities(t, 70, false)
 	for _, wrong := range []string{"median:3", "mean:", "mean:0", "attend0:4", "attend3:4", "rows:80000000"} {
-		nothing.Layers = wrong
-		_, _, _, err := (&embedding{opt: *nothing}).layers(g)
+		_, _, _, err := (&embedding{opt: *ownOptions(g.Schema(), wrong, nil)}).layers(g)
 		expect.Is(t, err, ErrOptions, wrong)
 	}
-}
-
-// rows makes rows of others by f.
-func rows(y, x []float32, width int, f func([]float64) []float64) {
-	n := len(y) / width
-	for i := range n {
-		for k, v := range f(doubles(x[i*(len(x)/n) : (i+1)*(len(x)/n)])) {
-			y[i*width+k] = float32(v)
-		}
-	}
-}
-
-// gatOptions are a GAT of a layer: rows of products and scores, which the next layer attends with.
-func gatOptions(l *layer) *EmbedOptions {
-	width, heads := l.out, l.heads
-	dots := func(z []float64, w *variable) (all []float64) {
-		for h := range heads {
-			sum := 0.0
-			for k := h * width / heads; k < (h+1)*width/heads; k++ {
-				sum += z[k] * float64(w.Data[k])
-			}
-			all = append(all, sum)
-		}
-		return all
-	}
-	return &EmbedOptions{Layers: fmt.Sprintf("rows:%d,attend%d:%d", width+2*heads, heads, width),
-		Rows: func(layer int, _ string, own []float32, sums map[string][]float32, y []float32) error {
-			if layer == 0 {
-				rows(y, own, width+2*heads, func(x []float64) []float64 {
-					z := doubled(x, l.w["weight"])
-					return slices.Concat(z, dots(z, l.w["source"]), dots(z, l.w["target"]))
-				})
-				return nil
-			}
-			rows(y, sums["node:edge:node"], width, func(x []float64) []float64 {
-				return plus(x, doubles(l.w["bias"].Data))
-			})
-			return nil
-		}}
 }
 
 // TestRowsGoToAParquetFileByAWriterThatIsGiven: without one it is an error before any work.

@@ -51,7 +51,7 @@ func TestEmbeddingsOfRealGraphsAreTheWholeProduct(t *testing.T) {
 				model := models[(n+k)%len(models)]
 				opt := Options{Model: model, Hidden: 8, Layers: 2, Heads: 2, Seed: 4}.withDefaults()
 				m := expect.Must(newNetwork(int(column.Width()), 4, opt, &budget{}))(t)
-				want := float64Of(t, g, m, expect.Must(sparse.Floats(column))(t), false)
+				want := float64Of(t, g, m, expect.Must(sparse.Floats(column))(t))
 				for _, way := range []embed.Options{{Memory: 4 << 30}, {Way: embed.Sweeps, Memory: 32 << 20}} {
 					all := steps(g, m.rowsLayers(), []*embed.Table{embed.Column("feature", column)}, 0, unified.Float32)
 					near(t, made(t, &embed.Program{Graph: g, Steps: all, Name: model}, way), want, 2e-5)

@@ -131,16 +131,17 @@ func TestRowsOfSomeNodesAreThoseOfAll(t *testing.T) {
 func TestNarrowFeaturesAreWidened(t *testing.T) {
 	for n, dtype := range []string{"int4", "int8"} {
 		dir := filepath.Join(t.TempDir(), "data")
-		expect.OK(t, formats.WriteGraph(t.Context(), dir, communities(t, 900, false), formats.WriterOptions{}))
+		whole := communities(t, 900, false)
+		expect.OK(t, formats.WriteGraph(t.Context(), dir, whole, formats.WriterOptions{}))
 		expect.OK(t, expect.Err(convert.Add(t.Context(), dir, convert.AddOptions{FeatureDType: []string{dtype}})))
 		ds := expect.Must(formats.Open(dir))(t)
 		t.Cleanup(func() { _ = ds.Close() })
 		g := ds.Graph()
-		column, _ := g.NodeRole(0, graph.Feature)
-		numbers := expect.Must(floats(g, column))(t)
+		numbers := expect.Must(features(g, 0, 0, false))(t).Floats()
+		near(t, numbers, expect.Must(features(whole, 0, 0, false))(t).Floats(), 0.1)
 		m := expect.Must(newNetwork(40, 4, Options{Model: models[2*n], Hidden: 60, Heads: 2, Layers: 2,
 			Seed: 4}.withDefaults(), &budget{}))(t)
-		want := float64Of(t, g, m, numbers, false)
+		want := float64Of(t, g, m, numbers)
 		first := embedded(t, g, m, nil, ways[0])
 		near(t, first, want, 1e-4)
 		for _, way := range ways {
@@ -173,11 +174,11 @@ func near(t testing.TB, got, want []float32, most float64) {
 func inFloat64(t testing.TB, g *graph.Graph, m *network) []float32 {
 	t.Helper()
 	feature, _ := g.NodeRole(0, graph.Feature)
-	return float64Of(t, g, m, expect.Must(sparse.Floats(feature))(t), false)
+	return float64Of(t, g, m, expect.Must(sparse.Floats(feature))(t))
 }
 
-// float64Of is inFloat64 of features that are given; with once, several edges from a node to itself count as one.
-func float64Of(t testing.TB, g *graph.Graph, m *network, data []float32, once bool) []float32 {
+// float64Of is inFloat64 of features that are given.
+func float64Of(t testing.TB, g *graph.Graph, m *network, data []float32) []float32 {
 	t.Helper()
 	r := &reference{m: m, edges: make([][]int, g.NumNodes()), out: make([]float64, g.NumNodes())}
 	sources := expect.Must(unified.View[int32](g.Indices()))(t)
@@ -186,9 +187,6 @@ func float64Of(t testing.TB, g *graph.Graph, m *network, data []float32, once bo
 		x = append(x, doubles(data[i*width:][:width]))
 		for _, j := range sources[g.Indptr()[i]:g.Indptr()[i+1]] {
 			r.edges[i] = append(r.edges[i], int(j))
-		}
-		if once {
-			r.edges[i] = slices.DeleteFunc(r.edges[i], func(j int) bool { return j == i })
 		}
 		if m.Loops() && !slices.Contains(r.edges[i], i) {
 			r.edges[i] = append(r.edges[i], i)

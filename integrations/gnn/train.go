@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/khop-gnn/khop/integrations/gnn/internal/embed"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/loader/trace"
@@ -264,7 +265,11 @@ func (t *trainer) batch(batch *loader.Batch) error {
 	if err != nil {
 		return err
 	}
-	in := newVariable(int(batch.X().Len()), t.data.features, t.data.normalised(x, t.opt.RowNormalise))
+	if t.opt.RowNormalise {
+		x = slices.Clone(x)
+		embed.Normalise(x, t.data.features)
+	}
+	in := newVariable(int(batch.X().Len()), t.data.features, x)
 	rows := make([]int64, len(labels))
 	for i := range rows {
 		rows[i] = int64(i)

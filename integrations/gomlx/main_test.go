@@ -16,6 +16,7 @@ import (
 	"github.com/khop-gnn/khop/unified"
 
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -44,34 +45,27 @@ func smallGraph(t testing.TB, n int) *graph.Graph {
 		}
 	}
 	e.Columns = map[string]unified.Tensor{"weight": unified.FromSlice(weight)}
-	x, err := unified.FromSlice(feature).Reshape(int64(n), 3)
-	expect.OK(t, err)
-	g, err := graph.New(graph.Data{
+	x := expect.Must(unified.FromSlice(feature).Reshape(int64(n), 3))(t)
+	return graphs.New(t, graph.Data{
 		Nodes: []graph.NodeData{{Count: int64(n), Columns: map[string]unified.Tensor{"feature": x,
 			"label": unified.FromSlice(label)}}},
 		Edges:  []graph.EdgeData{e},
 		Splits: []graph.Split{{Name: "train", Seeds: graph.NodeIDs(train)}},
 	})
-	expect.OK(t, err)
-	return g
 }
 
 var neighbor = sampling.Neighbor{Fanouts: []int{3, 2}}
 
 func openLoader(t testing.TB, src loader.Source, opt loader.Options) *loader.Loader {
 	t.Helper()
-	ld, err := loader.New(src, opt)
-	expect.OK(t, err)
-	t.Cleanup(func() {
-		expect.OK(t, ld.Close())
-	})
+	ld := expect.Must(loader.New(src, opt))(t)
+	t.Cleanup(func() { expect.OK(t, ld.Close()) })
 	return ld
 }
 
 func openDataset(t testing.TB, ld *loader.Loader, opt gomlx.Options) *gomlx.Dataset {
 	t.Helper()
-	ds, err := gomlx.New(background, ld, opt)
-	expect.OK(t, err)
+	ds := expect.Must(gomlx.New(background, ld, opt))(t)
 	t.Cleanup(ds.Close)
 	return ds
 }
@@ -82,16 +76,22 @@ type yielded struct {
 	inputs, labels []*tensors.Tensor
 }
 
+// next takes a batch, or says why there is none.
+func next(ds *gomlx.Dataset) (yielded, error) {
+	spec, inputs, labels, err := ds.Yield()
+	return yielded{spec, inputs, labels}, err
+}
+
 // epochOf takes all batches to the end of the epoch.
 func epochOf(t testing.TB, ds *gomlx.Dataset) (all []yielded) {
 	t.Helper()
 	for {
-		spec, inputs, labels, err := ds.Yield()
+		y, err := next(ds)
 		if err == io.EOF {
 			return all
 		}
 		expect.OK(t, err)
-		all = append(all, yielded{spec, inputs, labels})
+		all = append(all, y)
 	}
 }
 
@@ -109,7 +109,5 @@ func (y yielded) ids(t testing.TB) (ids []int64) {
 
 func flat[T bool | int32 | int64 | float32](t testing.TB, x *tensors.Tensor) []T {
 	t.Helper()
-	v, err := tensors.CopyFlatData[T](x)
-	expect.OK(t, err)
-	return v
+	return expect.Must(tensors.CopyFlatData[T](x))(t)
 }

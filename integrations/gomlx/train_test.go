@@ -2,7 +2,6 @@ package gomlx_test
 
 import (
 	"math"
-	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -19,7 +18,6 @@ import (
 	"github.com/gomlx/gomlx/pkg/ml/train/optimizers"
 
 	"github.com/khop-gnn/khop/formats"
-	"github.com/khop-gnn/khop/formats/convert"
 	"github.com/khop-gnn/khop/formats/synthetic"
 	"github.com/khop-gnn/khop/integrations/gomlx"
 	"github.com/khop-gnn/khop/loader"
@@ -80,18 +78,6 @@ func newTrainer(model train.ModelFn) *train.Trainer {
 		[]metrics.Interface{metrics.NewSparseCategoricalAccuracy("accuracy", "acc")})
 }
 
-// accuracy trains a model and returns its accuracy on a validation set.
-func accuracy(t *testing.T, model train.ModelFn, training, validation *gomlx.Dataset, steps int) float64 {
-	t.Helper()
-	trainer := newTrainer(model)
-	if _, err := train.NewLoop(trainer).RunSteps(training, steps); err != nil {
-		t.Fatal(err)
-	}
-	results, err := trainer.Eval(validation)
-	expect.OK(t, err)
-	return scalar(t, results[len(results)-1])
-}
-
 func scalar(t testing.TB, x *tensors.Tensor) float64 {
 	t.Helper()
 	v, ok := x.Value().(float32)
@@ -101,71 +87,26 @@ func scalar(t testing.TB, x *tensors.Tensor) float64 {
 	return float64(v)
 }
 
-// learn trains GraphSAGE and a linear model in the same way, and wants the one above the floor and the other below.
-func learn(t *testing.T, src loader.Source, training, validation loader.Options, classes, steps int, floor float64) {
-	t.Helper()
-	for name, model := range map[string]train.ModelFn{"GraphSAGE": sage(16, classes, 0.5),
-		"a linear model": linear(classes)} {
-		a := openDataset(t, openLoader(t, src, training), gomlx.Options{Name: "training", After: gomlx.Endless})
-		b := openDataset(t, openLoader(t, src, validation), gomlx.Options{Name: "validation", After: gomlx.SameEpoch})
-		got := accuracy(t, model, a, b, steps)
-		t.Logf("%s: validation accuracy %.3f after %d steps", name, got, steps)
-		expect.That(t, (got > floor) == (name == "GraphSAGE"),
-			"%s: validation accuracy %.3f, and the floor is %.2f (loader seed %d, model seed 42)", name, got, floor,
-			training.Seed)
-		a.Close()
-		b.Close()
-	}
-}
-
 func TestGraphSAGELearnsAGeneratedGraphThatALinearModelCannot(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sbm.khop")
 	opt := synthetic.Options{Nodes: 2000, Edges: 20000, Features: 16, Classes: 4, Seed: 1}
-	if _, err := synthetic.Generate(background, synthetic.SBM, path, opt); err != nil {
-		t.Fatal(err)
-	}
-	ds, err := formats.Open(path)
-	expect.OK(t, err)
+	expect.Must(synthetic.Generate(background, synthetic.SBM, path, opt))(t)
+	ds := expect.Must(formats.Open(path))(t)
 	defer ds.Close()
-	s := sampling.Neighbor{Fanouts: []int{5, 5}}
-	learn(t, ds,
-		loader.Options{Sampler: s, BatchSize: 64, Shuffle: true, Seed: 7},
-		loader.Options{Sampler: s, BatchSize: 50, Seeds: loader.Split("val"), Seed: 7, Instance: 1},
-		4, 200, 0.92)
-}
-
-func TestGraphSAGELearnsCoraThatALinearModelCannot(t *testing.T) {
-	data := os.Getenv("KHOP_TESTDATA")
-	if data == "" {
-		t.Skip("KHOP_TESTDATA is not set")
+	open := func(opt loader.Options, of gomlx.Options) *gomlx.Dataset {
+		opt.Sampler, opt.Seed = sampling.Neighbor{Fanouts: []int{5, 5}}, 7
+		return openDataset(t, openLoader(t, ds, opt), of)
 	}
-	path := filepath.Join(t.TempDir(), "cora_ml.khop")
-	from := filepath.Join(data, "citation-csr-npz", "cora_ml.npz")
-	if _, err := convert.Run(background, from, path, convert.Options{Direction: convert.Symmetrise}); err != nil {
-		t.Fatal(err)
+	for name, model := range map[string]train.ModelFn{"GraphSAGE": sage(16, 4, 0.5), "a linear model": linear(4)} {
+		trainer := newTrainer(model)
+		training := open(loader.Options{BatchSize: 64, Shuffle: true}, gomlx.Options{After: gomlx.Endless})
+		expect.Must(train.NewLoop(trainer).RunSteps(training, 200))(t)
+		training.Close()
+		results := expect.Must(trainer.Eval(open(loader.Options{BatchSize: 50, Seeds: loader.Split("val"), Instance: 1},
+			gomlx.Options{After: gomlx.SameEpoch})))(t)
+		got := scalar(t, results[len(results)-1])
+		expect.That(t, (got > 0.92) == (name == "GraphSAGE"), "%s: validation accuracy %.3f", name, got)
 	}
-	ds, err := formats.Open(path)
-	expect.OK(t, err)
-	defer ds.Close()
-	training, validation := splitByRemainder(ds.Graph().Schema().Nodes[0].Count)
-	s := sampling.Neighbor{Fanouts: []int{5, 3}}
-	learn(t, ds,
-		loader.Options{Sampler: s, Seeds: loader.NodeIDs(training), BatchSize: 20, Shuffle: true, Seed: 7},
-		loader.Options{Sampler: s, Seeds: loader.NodeIDs(validation), BatchSize: 100, Seed: 7, Instance: 1},
-		7, 100, 0.73)
-}
-
-// splitByRemainder takes one node in 20 for training, and 400 others for validation.
-func splitByRemainder(n int64) (training, validation []int64) {
-	for v := range n {
-		switch {
-		case v%20 == 0:
-			training = append(training, v)
-		case v%4 == 1 && len(validation) < 400:
-			validation = append(validation, v)
-		}
-	}
-	return training, validation
 }
 
 // squaredError is the mean over the seeds of the squared error of labels divided by 1000.
@@ -187,12 +128,10 @@ func TestPaddingChangesNoLossAndNoGradient(t *testing.T) {
 		trainer := train.NewTrainer(backend(), ctx, sage(8, 1, 0), squaredError,
 			optimizers.Adam().LearningRate(0.01).Done(), nil, nil)
 		for range 5 { // from the second on, a loss shows the gradients of those before
-			spec, inputs, labels, err := ds.Yield()
-			expect.OK(t, err)
-			results, err := trainer.TrainStep(spec, inputs, labels)
-			expect.OK(t, err)
+			y := expect.Must(next(ds))(t)
+			results := expect.Must(trainer.TrainStep(y.spec, y.inputs, y.labels))(t)
 			all = append(all, scalar(t, results[0]))
-			rows = inputs[0].Shape().Dimensions[0]
+			rows = y.inputs[0].Shape().Dimensions[0]
 			ds.Reset()
 		}
 		return all, rows

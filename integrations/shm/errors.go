@@ -31,26 +31,8 @@ var (
 	ErrOptions = errors.New("invalid feed options")
 )
 
-// Code says what kind of error a server has reported (docs/feed.md, "Errors").
+// Code says what kind of error a server has reported. Its numbers and names are those of docs/feed.md, "Errors".
 type Code uint32
-
-// The codes.
-const (
-	CodeMessage    Code = iota + 1 // a rule of the protocol was broken
-	CodeVersion                    // no common version
-	CodeUser                       // another user
-	CodeRank                       // no such rank
-	CodeTaken                      // another consumer has the rank
-	CodeFull                       // too many consumers
-	CodeIndexDType                 // the ring does not have it
-	CodeState                      // a state of another dataset or other options
-	CodeEpochs                     // an epoch beyond the last
-	CodeLoad                       // making a batch failed
-	CodeMemory                     // no room for the ring
-	CodeEnding                     // the server is shutting down
-	CodeReaders                    // readers of a broadcast ring asked for different places
-	CodeStalled                    // the readers of a broadcast ring waited too long for this one
-)
 
 var codeNames = [...]string{"0", "bad message", "version", "user", "rank", "taken", "full", "index dtype", "state",
 	"epochs", "load", "memory", "ending", "readers", "stalled"}

@@ -56,10 +56,6 @@ func TestMemoryOfPagesAndOfWhoAsksForThem(t *testing.T) {
 	if err := p.Close(); err != nil || l.Total() != 0 {
 		t.Errorf("%v, %d bytes are left", err, l.Total())
 	}
-	if got := (disk.PageCounts{Wanted: 8, Read: 6, Requests: 4, Bytes: 2}).Half(); got !=
-		(disk.PageCounts{Wanted: 4, Read: 3, Requests: 2, Bytes: 1}) {
-		t.Errorf("half is %+v", got)
-	}
 }
 
 // Every row of a batch is asked of the part that has its memory.

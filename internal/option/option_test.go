@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -237,4 +238,28 @@ func TestATextOfManyIsMadeOnce(t *testing.T) {
 	expect.That(t, strings.Contains(text, "thing 39: leave out --strict") && strings.Contains(text, "by --max-memory"),
 		"%s", text)
 	expect.That(t, first.times <= 4*many, "the first was asked %d times", first.times)
+}
+
+func TestFanoutsAreReadByHopAndType(t *testing.T) {
+	for _, c := range []struct {
+		text    string
+		all     []int
+		perType map[string][]int
+	}{
+		{"15,10,5", []int{15, 10, 5}, nil},
+		{" 15 , -1 ", []int{15, -1}, nil},
+		{"0", []int{0}, nil},
+		{"2147483647", []int{1<<31 - 1}, nil},
+		{"cites=15,10;writes=5,5", nil, map[string][]int{"cites": {15, 10}, "writes": {5, 5}}},
+		{"a:writes:b=2;*=5,5", []int{5, 5}, map[string][]int{"a:writes:b": {2}}},
+	} {
+		all, perType, err := option.ParseFanouts(c.text)
+		expect.That(t, err == nil && slices.Equal(all, c.all) && reflect.DeepEqual(perType, c.perType), "%q: %v %v %v",
+			c.text, all, perType, err)
+	}
+	for _, text := range []string{"", "a", "1,,2", "-2", "1.5", "2147483648", "99999999999", "=5", "cites=",
+		"cites=5;cites=6", "cites=5;;", "*=1;*=2", "1;2"} {
+		all, perType, err := option.ParseFanouts(text)
+		expect.That(t, err != nil, "%q: %v %v, want an error", text, all, perType)
+	}
 }

@@ -10,16 +10,11 @@ import (
 	"sync"
 )
 
-// Project is what project.json says.
+// Project is what the program needs of project.json.
 type Project struct {
-	Name       string `json:"name"`
-	Version    string `json:"version"` // of the next release: see Version
-	Module     string `json:"module"`
-	Summary    string `json:"summary"`
-	License    string `json:"license"` // by SPDX
-	Source     string `json:"source"`
-	Docs       string `json:"docs"` // the folder of pages: a name such as cli.md follows
-	Maintainer string `json:"maintainer"`
+	Version string // of the next release: see Version
+	Module  string
+	Docs    string // the folder of pages: a name such as cli.md follows
 }
 
 //go:embed project.json

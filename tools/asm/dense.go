@@ -86,8 +86,7 @@ func (d *dense) loop(vectors, rows int) {
 	d.tile(vectors, 1)
 	d.JMP(LabelRef(single))
 	d.Label(done)
-	d.VZEROUPPER()
-	d.RET()
+	d.leave()
 }
 
 // row is the inner element in hand of a row of the tile.

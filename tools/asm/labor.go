@@ -88,9 +88,7 @@ func (s *variates) loop(iota Mem, draw func(z reg.VecVirtual)) {
 	s.Comment("the last of them: n + 8 lanes")
 	s.ADDQ(Imm(8), n)
 	s.JZ(LabelRef("done"))
-	s.MOVL(U32(1), lane.As32())
-	s.SHLL(reg.CL, lane.As32())
-	s.DECL(lane.As32())
+	s.lowest(lane.As32())
 	s.KMOVW(lane.As32(), lanes)
 	s.XORQ(n, n)
 	s.Label("eight")
@@ -174,8 +172,7 @@ func (g *gen) keepUpTo() {
 	g.ADDQ(Imm(8), from)
 	g.CMPQ(from, n)
 	g.JLT(LabelRef("next"))
-	g.VZEROUPPER()
-	g.RET()
+	g.leave()
 }
 
 // mostVectors is how many vectors of numbers leastOf8 holds in registers.
@@ -234,9 +231,7 @@ func (g *gen) leastOfVectors(v int, us, places, n, k reg.Register, word, found, 
 	g.Comment("the last vector has n numbers less those before")
 	g.SUBQ(Imm(uint64(8*(v-1))), n)
 	bits, last := word.As32(), g.K()
-	g.MOVL(U32(1), bits)
-	g.SHLL(reg.CL, bits)
-	g.DECL(bits)
+	g.lowest(bits)
 	g.KMOVW(bits, last)
 	g.XORQ(found, found)
 	for i := range v {

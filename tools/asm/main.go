@@ -104,6 +104,28 @@ func (g *gen) arg(name string, to reg.Register) reg.Register {
 	return g.Load(part, to)
 }
 
+// memory is where a parameter lies.
+func (g *gen) memory(name string) operand.Mem {
+	b, err := g.Param(name).Resolve()
+	if err != nil {
+		log.Fatalf("%s: %v", name, err)
+	}
+	return b.Addr
+}
+
+// leave ends a function that has used vectors.
+func (g *gen) leave() {
+	g.VZEROUPPER()
+	g.RET()
+}
+
+// lowest sets as many of the lowest bits of a register of 32 bits as CX says, which are not all.
+func (g *gen) lowest(bits reg.Register) {
+	g.MOVL(operand.U32(1), bits)
+	g.SHLL(reg.CL, bits)
+	g.DECL(bits)
+}
+
 // at is the memory at base + offset.
 func at(base reg.Register, offset int) operand.Mem { return operand.Mem{Base: base, Disp: offset} }
 

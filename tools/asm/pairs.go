@@ -1,19 +1,9 @@
 package main
 
 import (
-	"github.com/mmcloughlin/avo/attr"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
-
-// bytes16 writes a constant of a word, twice.
-func (g *gen) bytes16(name string, word uint64) Mem {
-	m := g.StaticGlobal(name)
-	g.DataAttributes(attr.RODATA | attr.NOPTR)
-	g.AppendDatum(U64(word))
-	g.AppendDatum(U64(word))
-	return m
-}
 
 // pairs is pairs32 in the making: a line lies in one vector, its numbers in the halves of another.
 type pairs struct {
@@ -25,9 +15,10 @@ type pairs struct {
 // buildPairs writes the parser of lines of two numbers.
 func buildPairs(g *gen) {
 	p := &pairs{gen: g}
-	p.ten = g.bytes16("tens1", 0x010A010A010A010A)
-	p.hundred = g.bytes16("tens2", 0x0001006400010064)
-	p.tenThousand = g.bytes16("tens4", 0x0001271000012710)
+	both := func(word uint64) func(uint64) uint64 { return func(uint64) uint64 { return word } }
+	p.ten = g.table("tens1", 2, both(0x010A010A010A010A))
+	p.hundred = g.table("tens2", 2, both(0x0001006400010064))
+	p.tenThousand = g.table("tens4", 2, both(0x0001271000012710))
 	g.function("pairs32", "(b *byte, n int, delim byte, src, dst *int64, rows int) (bytes, lines int, most uint64)",
 		"pairs32 parses lines at b of two numbers of up to 8 digits, up to the first that is of another form, or of",
 		"which less than 32 bytes are left of n, or up to this number. It returns how many bytes and lines that were,",
@@ -140,6 +131,5 @@ func (p *pairs) finish(at0, n reg.Register, most reg.VecVirtual) {
 	p.Store(at0, p.ReturnIndex(0))
 	p.Store(n, p.ReturnIndex(1))
 	p.Store(greatest.As64(), p.ReturnIndex(2))
-	p.VZEROUPPER()
-	p.RET()
+	p.leave()
 }

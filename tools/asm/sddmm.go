@@ -65,8 +65,7 @@ func (s *sddmm) build() {
 	s.INCQ(s.row)
 	s.CMPQ(s.row, s.hi)
 	s.JLT(LabelRef("row"))
-	s.VZEROUPPER()
-	s.RET()
+	s.leave()
 }
 
 func (s *sddmm) enter() {

@@ -75,8 +75,7 @@ func (s *spmm) build(name, what string) {
 		s.tile(n)
 	}
 	s.Label("done")
-	s.VZEROUPPER()
-	s.RET()
+	s.leave()
 }
 
 // least is the least number of vectors of a tile, 0 for less than one.
@@ -105,11 +104,7 @@ func (s *spmm) choose(lo, hi int) {
 func (s *spmm) enter() {
 	gp := func() reg.Register { return s.GP64() }
 	s.run, s.row = s.arg("run", gp()), s.arg("lo", gp())
-	hi, err := s.Param("hi").Resolve()
-	if err != nil {
-		panic(err)
-	}
-	s.hi = hi.Addr
+	s.hi = s.memory("hi")
 	load := func(field int) reg.Register { r := gp(); s.MOVQ(at(s.run, field), r); return r }
 	s.x, s.xStride, s.ahead, s.y, s.tail = load(runX), load(runXStride), load(runAhead), load(runY), load(runTail)
 	s.extra, s.step, s.weight = load(runExtra), load(runIndex), load(runWeights)
@@ -321,6 +316,5 @@ func (s simd) streamLines() {
 	s.SUBQ(Imm(64), n)
 	s.JNZ(LabelRef("line"))
 	s.SFENCE()
-	s.VZEROUPPER()
-	s.RET()
+	s.leave()
 }

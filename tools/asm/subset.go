@@ -76,9 +76,7 @@ func buildSubsetOf(g *subset, goldens, counts, lanes Mem) {
 	k := g.arg("k", reg.RCX)
 	stream, rest := g.arg("stream", g.GP64()), g.arg("n", g.GP64())
 	one, used := g.GP32(), g.K()
-	g.MOVL(U32(1), one)
-	g.SHLL(reg.CL, one)
-	g.DECL(one)
+	g.lowest(one)
 	g.KMOVW(one, used)
 	g.Comment("rest is n - k: draw j, in lane j, is a number of 0 .. n-k+j")
 	g.SUBQ(k, rest)
@@ -86,8 +84,7 @@ func buildSubsetOf(g *subset, goldens, counts, lanes Mem) {
 	s.replace(rest, used, lanes)
 	s.sort(used)
 	s.deliver(used)
-	g.VZEROUPPER()
-	g.RET()
+	g.leave()
 }
 
 // draw makes the 16 draws, 8 in each of two vectors, and joins them as 32-bit lanes.

@@ -85,12 +85,8 @@ func (e *elementwise) pointer(name string) reg.Register { return e.arg(name, e.G
 
 // factor returns a vector that has a parameter in every lane.
 func (e *elementwise) factor(name string) reg.VecVirtual {
-	s, err := e.Param(name).Resolve()
-	if err != nil {
-		panic(err)
-	}
 	v := e.vector()
-	e.VBROADCASTSS(s.Addr, v)
+	e.VBROADCASTSS(e.memory(name), v)
 	return v
 }
 
@@ -98,9 +94,7 @@ func (e *elementwise) factor(name string) reg.VecVirtual {
 func (e *elementwise) rest() {
 	if e.bytes == 64 {
 		bits := e.GP64()
-		e.MOVL(U32(1), bits.As32())
-		e.SHLL(reg.CL, bits.As32())
-		e.DECL(bits.As32())
+		e.lowest(bits.As32())
 		mask := e.K()
 		e.KMOVW(bits.As32(), mask)
 		e.mask = mask
@@ -159,11 +153,6 @@ func (e *elementwise) floats(pointers ...reg.Register) func() {
 	}
 }
 
-func (e *elementwise) end() {
-	e.VZEROUPPER()
-	e.RET()
-}
-
 // times is z *= m for words of 64 bits.
 func (e *elementwise) times(z reg.VecVirtual, m Mem) {
 	if e.bytes == 64 {
@@ -218,7 +207,7 @@ func (e *elementwise) keep() {
 	e.ADDQ(Imm(2), bits)
 	e.DECQ(groups)
 	e.JNZ(LabelRef("next"))
-	e.end()
+	e.leave()
 }
 
 // eight draws from the states s, and sets found, or its bits from 4*i on, where a draw is not below the limit.
@@ -284,7 +273,7 @@ func (e *elementwise) scale() {
 		}
 		e.store(v, at(y, 0), rest)
 	}, e.floats(y, x), func() { e.ADDQ(Imm(uint64(e.bytes/32)), bits) })
-	e.end()
+	e.leave()
 }
 
 func (e *elementwise) add() {
@@ -296,7 +285,7 @@ func (e *elementwise) add() {
 		e.VADDPS(v, sum, sum)
 		e.store(sum, at(y, 0), rest)
 	}, e.floats(y, x))
-	e.end()
+	e.leave()
 }
 
 // keepWhere sets lanes of v to 0 where "a predicate 0" does not hold.
@@ -332,7 +321,7 @@ func (e *elementwise) activation(name, doc string, of func(v reg.VecVirtual) reg
 	e.begin(name, "(x *float32, n int)", doc)
 	x, n := e.pointer("x"), e.arg("n", reg.RCX)
 	e.loop(n, func(rest bool) { e.store(of(e.load(at(x, 0), rest)), at(x, 0), rest) }, e.floats(x))
-	e.end()
+	e.leave()
 }
 
 // gradient makes a function that replaces n elements of d by what of gives for them, those of y and the factor.
@@ -343,7 +332,7 @@ func (e *elementwise) gradient(name, doc string, of func(d, y, factor reg.VecVir
 		v, u := e.load(at(d, 0), rest), e.load(at(y, 0), rest)
 		e.store(of(v, u, factor), at(d, 0), rest)
 	}, e.floats(d, y))
-	e.end()
+	e.leave()
 }
 
 func (e *elementwise) relu() {

@@ -120,7 +120,7 @@ func (e *elementwise) softmax() {
 		e.VDIVPS(all, v, v)
 		e.store(v, at(to, 0), rest)
 	}, e.floats(to))
-	e.end()
+	e.leave()
 }
 
 // broadcastGreatest sets all lanes to the greatest.
@@ -185,7 +185,7 @@ func (e *elementwise) extreme(name string, predicate uint64) {
 	e.store(x.have, at(x.row, 0), true)
 	e.MOVQ(at(x.run, extremeArg), x.row)
 	e.store(x.arg, at(x.row, 0), true)
-	e.end()
+	e.leave()
 }
 
 func (e *extreme) enter() {
@@ -196,9 +196,7 @@ func (e *extreme) enter() {
 		e.MOVL(U32(0xFFFF), bits.As32())
 		e.CMPQ(reg.RCX, Imm(16))
 		e.JGE(LabelRef(all))
-		e.MOVL(U32(1), bits.As32())
-		e.SHLL(reg.CL, bits.As32())
-		e.DECL(bits.As32())
+		e.lowest(bits.As32())
 		e.Label(all)
 		mask := e.K()
 		e.KMOVW(bits.As32(), mask)

@@ -18,7 +18,18 @@ func buildWiden(g *gen) {
 			g.VPMOVZXWD(at(src, 0), v)
 			g.VPSLLD(Imm(16), v, v)
 		}})
-	buildWidenInt8(g)
+	var scale reg.VecVirtual
+	g.convert(conversion{name: "widenInt8", bytes: 1, to: 4, more: ", scale float32",
+		doc: []string{"widenInt8 is widenF16 for int8, times scale."},
+		begin: func() {
+			scale = g.YMM()
+			g.VBROADCASTSS(g.memory("scale"), scale)
+		},
+		eight: func(src, v reg.Register) {
+			g.VPMOVSXBD(at(src, 0), v)
+			g.VCVTDQ2PS(v, v)
+			g.VMULPS(scale, v, v)
+		}})
 	buildWidenInt4(g)
 	buildHalve(g)
 }
@@ -27,20 +38,25 @@ func buildWiden(g *gen) {
 type conversion struct {
 	name      string
 	doc       []string
-	bytes, to int // of an element, before and after
+	bytes, to int    // of an element, before and after
+	more      string // parameters, which begin loads
+	begin     func()
 	eight     func(src, v reg.Register)
 	store     func(v reg.Register, dst Mem) // nil: a whole vector
 }
 
 // convert writes a conversion.
 func (g *gen) convert(c conversion) {
-	signature := "(dst *float32, src unsafe.Pointer, n int)"
+	signature := "(dst *float32, src unsafe.Pointer, n int" + c.more + ")"
 	if c.to == 2 {
 		signature = "(dst unsafe.Pointer, src *float32, n int)"
 	}
 	g.function(c.name, signature, c.doc...)
 	dst, src, n := g.arg("dst", g.GP64()), g.arg("src", g.GP64()), g.arg("n", g.GP64())
 	v := g.YMM()
+	if c.begin != nil {
+		c.begin()
+	}
 	g.Label("eight")
 	c.eight(src, v)
 	if c.store != nil {
@@ -50,8 +66,7 @@ func (g *gen) convert(c conversion) {
 	}
 	g.next(dst, src, n, 8*c.to, 8*c.bytes)
 	g.JNE(LabelRef("eight"))
-	g.VZEROUPPER()
-	g.RET()
+	g.leave()
 }
 
 // next moves by eight elements, and compares the number of remaining ones with zero.
@@ -59,27 +74,6 @@ func (g *gen) next(dst, src, n reg.Register, to, from int) {
 	g.ADDQ(Imm(uint64(from)), src)
 	g.ADDQ(Imm(uint64(to)), dst)
 	g.SUBQ(Imm(8), n)
-}
-
-func buildWidenInt8(g *gen) {
-	g.function("widenInt8", "(dst *float32, src unsafe.Pointer, n int, scale float32)",
-		"widenInt8 is widenF16 for int8, times scale.")
-	dst, src, n := g.arg("dst", g.GP64()), g.arg("src", g.GP64()), g.arg("n", g.GP64())
-	v, factor := g.YMM(), g.YMM()
-	s, err := g.Param("scale").Resolve()
-	if err != nil {
-		panic(err)
-	}
-	g.VBROADCASTSS(s.Addr, factor)
-	g.Label("eight")
-	g.VPMOVSXBD(at(src, 0), v)
-	g.VCVTDQ2PS(v, v)
-	g.VMULPS(factor, v, v)
-	g.VMOVUPS(v, at(dst, 0))
-	g.next(dst, src, n, 32, 8)
-	g.JNE(LabelRef("eight"))
-	g.VZEROUPPER()
-	g.RET()
 }
 
 // buildWidenInt4 writes the kernel of rows of the code int4 (internal/narrow).
@@ -113,8 +107,7 @@ func buildWidenInt4(g *gen) {
 	}
 	g.JNE(LabelRef("group"))
 	g.Label("done")
-	g.VZEROUPPER()
-	g.RET()
+	g.leave()
 }
 
 // buildHalve writes the conversions to floats of 16 bits, which round as unified.HalfOf and BHalfOf do.

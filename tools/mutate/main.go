@@ -25,37 +25,34 @@ import (
 )
 
 func main() {
-	n := flag.Int("n", 100, "mutants to try")
-	seed := flag.Uint64("seed", 1, "of the sample")
-	skip := flag.String("skip", "", "files to leave out: a regular expression of their names")
+	c := campaign{out: os.Stdout}
+	pattern := func(to **regexp.Regexp, name, usage string) {
+		flag.Func(name, usage, func(text string) (err error) {
+			if text != "" {
+				*to, err = regexp.Compile(text)
+			}
+			return err
+		})
+	}
+	flag.IntVar(&c.n, "n", 100, "mutants to try")
+	flag.Uint64Var(&c.seed, "seed", 1, "of the sample")
+	pattern(&c.skip, "skip", "files to leave out: a regular expression of their names")
 	equivalent := flag.String("equivalent", "", "list of equivalent mutants: FILE | BEFORE | AFTER | REASON a line")
-	leave := flag.String("leave", "", "lines to leave out: a regular expression, such as prefetch")
-	only := flag.String("only", "", "mutants to try: a regular expression of FILE:LINE OPERATOR")
+	pattern(&c.leave, "leave", "lines to leave out: a regular expression, such as prefetch")
+	pattern(&c.only, "only", "mutants to try: a regular expression of FILE:LINE OPERATOR")
 	above := flag.String("above", "", "packages whose tests get what the package's own tests miss, with commas between")
 	short := flag.Bool("short", false, "run the tests with -short")
 	tags := flag.String("tags", "", "build tags")
 	flag.Parse()
-	known, err := readEquivalent(*equivalent)
-	if err == nil {
-		c := campaign{known: known, n: *n, seed: *seed, out: os.Stdout}
-		if *above != "" {
-			c.above = strings.Split(*above, ",")
-		}
-		if *short {
-			c.args = append(c.args, "-test.short")
-		}
-		if *tags != "" {
-			c.flags = append(c.flags, "-tags", *tags)
-		}
-		if *skip != "" {
-			c.skip = regexp.MustCompile(*skip)
-		}
-		if *leave != "" {
-			c.leave = regexp.MustCompile(*leave)
-		}
-		if *only != "" {
-			c.only = regexp.MustCompile(*only)
-		}
+	c.flags = []string{"-tags", *tags}
+	if *above != "" {
+		c.above = strings.Split(*above, ",")
+	}
+	if *short {
+		c.args = []string{"-test.short"}
+	}
+	var err error
+	if c.known, err = readEquivalent(*equivalent); err == nil {
 		err = c.run(flag.Args())
 	}
 	if err != nil {

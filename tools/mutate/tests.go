@@ -14,10 +14,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/tools/cover"
 )
 
 // suite is a package and the tests that may notice what is planted there: its own, then those of packages above it.
@@ -193,47 +194,27 @@ func (s *tester) measureAll(binary string) error {
 			return fmt.Errorf("%s: %s fails as it is:\n%s", s.path, name, out)
 		}
 		t := test{Name: name, Took: time.Since(begin)}
-		text, err := os.ReadFile(profile)
+		files, err := cover.ParseProfiles(profile)
 		if err != nil {
 			return err
 		}
-		for _, b := range covered(string(text)) {
-			i, ok := number[b.block]
-			if !ok {
-				i = len(s.Blocks)
-				number[b.block] = i
-				s.Blocks = append(s.Blocks, b.block)
-			}
-			if b.run {
-				t.Runs = append(t.Runs, i)
+		for _, f := range files {
+			for _, b := range f.Blocks {
+				at := block{f.FileName, b.StartLine, b.StartCol, b.EndLine, b.EndCol}
+				i, ok := number[at]
+				if !ok {
+					i = len(s.Blocks)
+					number[at] = i
+					s.Blocks = append(s.Blocks, at)
+				}
+				if b.Count > 0 {
+					t.Runs = append(t.Runs, i)
+				}
 			}
 		}
 		s.Tests = append(s.Tests, t)
 	}
 	return nil
-}
-
-// ran is a block, and whether it was run.
-type ran struct {
-	block
-	run bool
-}
-
-// covered reads a cover profile.
-func covered(profile string) (list []ran) {
-	for _, line := range strings.Split(profile, "\n") {
-		name, rest, ok := strings.Cut(line, ".go:")
-		f := strings.FieldsFunc(rest, func(r rune) bool { return r == '.' || r == ',' || r == ' ' })
-		if !ok || len(f) != 6 {
-			continue
-		}
-		var n [6]int
-		for i := range f {
-			n[i], _ = strconv.Atoi(f[i])
-		}
-		list = append(list, ran{block{name + ".go", n[0], n[1], n[2], n[3]}, n[5] > 0})
-	}
-	return list
 }
 
 // reaching returns the tests that run the code of a mutant: all where coverage does not show which do, such as for

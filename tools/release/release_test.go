@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -20,12 +21,18 @@ import (
 
 var khop = filepath.Join("..", "..")
 
+// ok ends a test where something fails.
+func ok(t *testing.T, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func read(t *testing.T, path ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(append([]string{khop}, path...)...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	return string(text)
 }
 
@@ -34,44 +41,26 @@ func released(t *testing.T) (key, folder string) {
 	t.Helper()
 	key, folder = filepath.Join(t.TempDir(), "khop.key"), t.TempDir()
 	for name, text := range map[string]string{"khop.tar.gz": "a program", "khop.whl": "a wheel"} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644))
 	}
-	if err := makeKeys(rand.Reader, key); err != nil {
-		t.Fatal(err)
-	}
-	if err := (&release{out: folder}).sums(); err != nil {
-		t.Fatal(err)
-	}
-	if err := sign(key, folder); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, makeKeys(rand.Reader, key), (&release{out: folder}).sums(), sign(key, folder))
 	return key, folder
 }
 
 func TestASignedReleaseIsVerifiedAndAChangedByteRefused(t *testing.T) {
 	key, folder := released(t)
-	if err := verify(key+".pub", folder); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, verify(key+".pub", folder))
 	for _, name := range []string{"khop.tar.gz", "khop.whl", sums, sums + ".minisig"} {
 		path := filepath.Join(folder, name)
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, err)
 		changed := bytes.Clone(text)
 		changed[len(changed)/2] ^= 1
-		if err := os.WriteFile(path, changed, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, os.WriteFile(path, changed, 0o644))
 		if err := verify(key+".pub", folder); err == nil {
 			t.Errorf("%s with a changed byte is taken", name)
 		}
-		if err := os.WriteFile(path, text, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, os.WriteFile(path, text, 0o644))
 	}
 	other, _ := released(t)
 	if verify(other+".pub", folder) == nil {
@@ -92,13 +81,9 @@ func TestMinisignItselfTakesTheSignatureAndRefusesAChangedByte(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	text, err := os.ReadFile(filepath.Join(folder, sums))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	text[0] ^= 1
-	if err := os.WriteFile(filepath.Join(folder, sums), text, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.WriteFile(filepath.Join(folder, sums), text, 0o644))
 	if out, err := verify(); err == nil {
 		t.Errorf("a changed byte is taken: %s", out)
 	}
@@ -109,9 +94,7 @@ func TestTheSameFilesGiveTheSameArchives(t *testing.T) {
 	two := []file{one[1], one[0]}
 	for _, pack := range []func([]file) ([]byte, error){tarred, zipped} {
 		x, err := pack(one)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, err)
 		if y, _ := pack(two); !bytes.Equal(x, y) {
 			t.Error("the order of files matters")
 		}
@@ -145,18 +128,12 @@ func TestPackagesOfDebianAreWhole(t *testing.T) {
 	r := &release{project: project{Name: "khop", Version: "1.2.3"}, out: out}
 	files := []file{{"usr/bin/khop", 0o755, "", []byte("program")}}
 	control := "Package: khop\nVersion: 1.2.3\nArchitecture: amd64\nMaintainer: x\nDescription: y\n"
-	if err := r.deb(linux[0], control, files); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, r.deb(linux[0], control, files))
 	text, err := os.ReadFile(filepath.Join(out, "khop_1.2.3_amd64.deb"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	at := bytes.Index(text, []byte("data.tar.gz"))
 	z, err := gzip.NewReader(bytes.NewReader(text[at+60:]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	z.Multistream(false)
 	var names []string
 	for r := tar.NewReader(z); ; {
@@ -182,9 +159,7 @@ func TestPackagesOfDebianAreWhole(t *testing.T) {
 // TestNamesStandInOnePlace holds what cannot read project.json to it.
 func TestNamesStandInOnePlace(t *testing.T) {
 	p, err := readProject(khop)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	for _, in := range []struct{ path, want string }{
 		{"go.mod", "module " + p.Module + "\n"},
 		{"integrations/python/pyproject.toml", `name = "` + p.Name + `"`},
@@ -208,9 +183,7 @@ func TestNamesStandInOnePlace(t *testing.T) {
 // TestNothingElseSpellsTheAddress: pages link as they must, and Go imports the module's path, which has no scheme.
 func TestNothingElseSpellsTheAddress(t *testing.T) {
 	p, err := readProject(khop)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	_, maker, _ := strings.Cut(p.Maintainer, "<")
 	held := "internal/project/project.json integrations/python/pyproject.toml mkdocs.yml tools/docs_site.py"
 	out, err := exec.Command("git", "-C", khop, "grep", "-lF", "-e", p.Source, "-e", maker, "--", ":!*.md").Output()
@@ -240,13 +213,9 @@ func TestWorkflowsCallTargetsAndHoldNoLogic(t *testing.T) {
 		t.Fatalf("workflows: %v", paths)
 	}
 	linter, err := actionlint.NewLinter(io.Discard, &actionlint.LinterOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	problems, err := linter.LintFiles(paths, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	for _, p := range problems {
 		t.Error(p)
 	}
@@ -254,9 +223,7 @@ func TestWorkflowsCallTargetsAndHoldNoLogic(t *testing.T) {
 	step := regexp.MustCompile(`(?m)^ *-? *run: *(.*)$`)
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, err)
 		for _, m := range step.FindAllStringSubmatch(string(text), -1) {
 			words := strings.Fields(m[1])
 			if len(words) < 2 || words[0] != "make" || slices.ContainsFunc(words[2:], notVariable) {
@@ -270,9 +237,7 @@ func TestWorkflowsCallTargetsAndHoldNoLogic(t *testing.T) {
 
 func TestTheProjectIsComplete(t *testing.T) {
 	var all map[string]string
-	if err := json.Unmarshal([]byte(read(t, "internal", "project", "project.json")), &all); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, json.Unmarshal([]byte(read(t, "internal", "project", "project.json")), &all))
 	for _, key := range []string{"name", "version", "module", "summary", "license", "source", "docs", "maintainer"} {
 		if all[key] == "" {
 			t.Errorf("project.json has no %s", key)

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -34,7 +35,7 @@ func write(dataset, folder, fanouts string, size int) error {
 		return err
 	}
 	defer ds.Close()
-	all, _, err := sampling.ParseFanouts(fanouts)
+	all, _, err := option.ParseFanouts(fanouts)
 	if err != nil {
 		return err
 	}

@@ -34,6 +34,19 @@ func (c *column) flush() {
 	c.buf = c.buf[:0]
 }
 
+// flush flushes those columns that are there, and returns their first error.
+func flush(columns ...*column) error {
+	for _, c := range columns {
+		if c == nil {
+			continue
+		}
+		if c.flush(); c.err != nil {
+			return c.err
+		}
+	}
+	return nil
+}
+
 // room makes room for n bytes, at most sinkBuffer.
 func (c *column) room(n int) {
 	if len(c.buf)+n > cap(c.buf) {
@@ -80,15 +93,7 @@ func (s *Sorter) Emit(ctx context.Context, sink Sink) error {
 		e.indptr.number(e.edges)
 	}
 	s.Stats.Edges = e.edges
-	for _, c := range append([]*column{e.indptr, e.indices, e.types}, e.columns...) {
-		if c == nil {
-			continue
-		}
-		if c.flush(); c.err != nil {
-			return c.err
-		}
-	}
-	return nil
+	return flush(append([]*column{e.indptr, e.indices, e.types}, e.columns...)...)
 }
 
 // leaf writes a sorted leaf.
@@ -117,10 +122,7 @@ func (e *emitter) leaf(f *leaf) error {
 		lo = hi
 	}
 	e.writeColumns(f)
-	s.Stats.Parallel += f.stats.Parallel
-	s.Stats.Reversed += f.stats.Reversed
-	s.Stats.Merged += f.stats.Merged
-	s.Stats.Loops += f.stats.Loops
+	s.Stats.Add(f.stats)
 	if s.opt.Progress != nil {
 		s.opt.Progress("sort", e.edges, max(e.edges, s.top.total))
 	}

@@ -82,6 +82,15 @@ type Stats struct {
 	Loops    int64 // self-loops dropped or added
 }
 
+// Add adds those of other edges.
+func (s *Stats) Add(of Stats) {
+	s.Edges += of.Edges
+	s.Reversed += of.Reversed
+	s.Parallel += of.Parallel
+	s.Merged += of.Merged
+	s.Loops += of.Loops
+}
+
 // Sorter sorts edges. It has one owner, who calls Close.
 type Sorter struct {
 	opt    Options

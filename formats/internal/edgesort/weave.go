@@ -48,15 +48,7 @@ func Weave(ctx context.Context, g *graph.Graph, more *Sorted, to Sink) error {
 		}
 	}
 	v.indptr.number(v.edges)
-	for _, c := range []*column{v.indptr, v.indices, v.types} {
-		if c.w == nil {
-			continue
-		}
-		if c.flush(); c.err != nil {
-			return c.err
-		}
-	}
-	return nil
+	return flush(v.indptr, v.indices, v.types) // of types nothing is there where it has no writer
 }
 
 // weaver is one run of Weave.

@@ -175,10 +175,7 @@ func (r *Reader) load(b *block, bytes []byte) error {
 // keep leaves out the edges of the batch with other keys.
 func (r *Reader) keep(from, to Key) {
 	Keep(&r.b, r.l.Widths, func(i int) bool {
-		t := r.l.Types[0]
-		if r.b.Types != nil {
-			t = r.l.Types[r.b.Types[i]]
-		}
+		t := r.l.Types[source.TypeAt(r.b.Types, i)]
 		k := KeyOf(t.Target, r.b.Dst[i])
 		if r.l.By == BySource {
 			k = KeyOf(t.Source, r.b.Src[i])

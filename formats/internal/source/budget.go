@@ -122,6 +122,15 @@ func Grow[E any](l *pinned.Ledger, s []E, more int) ([]E, error) {
 	return append(make([]E, 0, room), s...), nil
 }
 
+// Append appends v to a list, with the room that Grow makes.
+func Append[E any](l *pinned.Ledger, list *[]E, v ...E) error {
+	grown, err := Grow(l, *list, len(v))
+	if err == nil {
+		*list = append(grown, v...)
+	}
+	return err
+}
+
 // maxSparse is how many times more nodes than edges a source may ask for without giving anything for each of them,
 // beyond the first freeNodes.
 const (

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,6 +75,14 @@ type Batch struct {
 	Columns  [][]byte // of Edges.Columns: little-endian, a row an edge
 }
 
+// TypeAt returns the type of an edge or link by those of all: nil, where they are of type 0.
+func TypeAt[T uint16 | int64](types []T, i int) int {
+	if types == nil {
+		return 0
+	}
+	return int(types[i])
+}
+
 // Edges are the edges as the source lists them.
 type Edges struct {
 	Count int64
@@ -117,17 +126,8 @@ type Link struct {
 }
 
 // Append adds a link with its label, and counts it in l.
-func (k *Link) Append(l *pinned.Ledger, src, dst, label int64) (err error) {
-	for _, to := range []struct {
-		list *[]int64
-		v    int64
-	}{{&k.Src, src}, {&k.Dst, dst}, {&k.Labels, label}} {
-		if *to.list, err = Grow(l, *to.list, 1); err != nil {
-			return err
-		}
-		*to.list = append(*to.list, to.v)
-	}
-	return nil
+func (k *Link) Append(l *pinned.Ledger, src, dst, label int64) error {
+	return cmp.Or(Append(l, &k.Src, src), Append(l, &k.Dst, dst), Append(l, &k.Labels, label))
 }
 
 // Column is a column of nodes that is written when it is asked for.

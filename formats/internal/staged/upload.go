@@ -109,16 +109,7 @@ const extension = ".arrow"
 
 // put writes a file.
 func (t *Target) put(ctx context.Context, dir, name string, fresh bool) error {
-	f, err := os.Open(filepath.Join(dir, filepath.FromSlash(name)))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	return t.Client.Put(ctx, t.At.Join(name), f, st.Size(), fresh)
+	return t.Client.PutFile(ctx, t.At.Join(name), filepath.Join(dir, filepath.FromSlash(name)), fresh)
 }
 
 // news lists the files of a dataset that are not there, but its manifest; more says that none of them takes the place

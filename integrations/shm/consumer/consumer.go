@@ -22,7 +22,7 @@ import (
 
 // Options are the options of a consumer. The zero value of every field is its default.
 type Options struct {
-	// Rank is the rank whose batches to get, from 0; AnyRank (the default) gets the lowest free one.
+	// Rank is the rank whose batches to get (RankOf). Default: the lowest free one.
 	Rank RankChoice
 	// IndexDType is the dtype of ids: Int32 or Int64. Default: the server's.
 	IndexDType unified.DType
@@ -40,11 +40,8 @@ type Options struct {
 	MaxRing int64
 }
 
-// RankChoice is a rank, or AnyRank.
+// RankChoice is a rank; its zero value is the lowest free one.
 type RankChoice struct{ number int }
-
-// AnyRank is the lowest free rank.
-var AnyRank = RankChoice{}
 
 // RankOf is rank n, n >= 0.
 func RankOf(n int) RankChoice { return RankChoice{n + 1} }
@@ -144,7 +141,7 @@ func (c *Consumer) greet(ctx context.Context) error {
 	if c.device != nil {
 		h.Takes = wire.TakesDevice
 	}
-	if c.opt.Rank != AnyRank {
+	if c.opt.Rank.number > 0 {
 		h.Rank = uint32(c.opt.Rank.number - 1)
 	}
 	err := c.send(wire.Append(nil, wire.KindHello, h, nil))

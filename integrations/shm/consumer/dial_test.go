@@ -98,7 +98,7 @@ func TestHELLOAsksForWhatTheOptionsSay(t *testing.T) {
 
 // Dialling in vain says why, and leaves nothing open.
 func TestDiallingInVainLeavesNothingOpen(t *testing.T) {
-	no := wire.AppendText(nil, wire.KindError, 0, uint32(shm.CodeTaken), []byte("taken by 7"))
+	no := wire.AppendText(nil, wire.KindError, 0, uint32(wire.CodeTaken), []byte("taken by 7"))
 	for name, c := range map[string]struct {
 		messages [][]byte
 		opt      Options

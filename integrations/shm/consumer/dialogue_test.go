@@ -144,7 +144,7 @@ func TestWhatTheServerSaysIsTheError(t *testing.T) {
 	hurry(t)
 	begun := wire.Append(nil, wire.KindBegun, wire.Begun{Run: 1, Batches: 3}, nil)
 	fail := func(run uint32, n int) []byte {
-		return wire.AppendText(nil, wire.KindError, run, uint32(shm.CodeEpochs), []byte(strings.Repeat("x", n)))
+		return wire.AppendText(nil, wire.KindError, run, uint32(wire.CodeEpochs), []byte(strings.Repeat("x", n)))
 	}
 	begunAt1 := wire.Append(nil, wire.KindBegun, wire.Begun{Run: 1, Epoch: 1}, nil)
 	end := wire.Append(nil, wire.KindEnd, wire.End{Run: 1}, nil)
@@ -166,7 +166,7 @@ func TestWhatTheServerSaysIsTheError(t *testing.T) {
 		consumer, theirs := greeted(t, c.messages...)
 		err := first(t, consumer)
 		var e *shm.Error
-		asSaid := errors.As(err, &e) && e.Code == shm.CodeEpochs && e.Text == c.text
+		asSaid := errors.As(err, &e) && e.Code == wire.CodeEpochs && e.Text == c.text
 		if c.text == "" && !errors.Is(err, wire.ErrMessage) || c.text != "" && !asSaid {
 			t.Errorf("%s: %.80v", name, err)
 		}

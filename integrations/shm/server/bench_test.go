@@ -3,57 +3,16 @@
 package server
 
 import (
-	"context"
-	"fmt"
 	"math/rand/v2"
-	"strconv"
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/integrations/shm/consumer"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
-
-// BenchmarkHandOver is what a batch of one seed costs: made and announced by this process, taken and returned by
-// another.
-func BenchmarkHandOver(b *testing.B) {
-	opt := usual() // batches that take next to no time to make
-	opt.Sampler, opt.BatchSize = sampling.Neighbor{Fanouts: []int{1}}, 1
-	opt.Columns.Nodes, opt.Columns.Seeds = []string{}, []string{}
-	s := serve(b, plainGraph(b, 100_000), Options{Loader: opt})
-	c := play(b, "take", s.path, strconv.Itoa(b.N))
-	c.wait(b, "begun", nil)
-	b.ResetTimer()
-	c.wait(b, "taken", nil)
-}
-
-// playTaker takes a number of batches.
-func playTaker(socket, count string) {
-	n, err := strconv.Atoi(count)
-	if err != nil {
-		program{}.Fatal(err)
-	}
-	c, err := consumer.Dial(context.Background(), socket, consumer.Options{})
-	if err != nil {
-		program{}.Fatal(err)
-	}
-	fmt.Println("begun")
-	for taken := 0; taken < n; {
-		for _, err := range c.Epoch(context.Background(), 0) {
-			if err != nil {
-				program{}.Fatal(err)
-			}
-			if taken++; taken == n {
-				break
-			}
-		}
-	}
-	fmt.Println("taken")
-}
 
 // BenchmarkDescribe is what the loader's worker does more for a batch of 8 MB than it would without a feed: ids are
 // copied, and widened where a consumer wants int64.

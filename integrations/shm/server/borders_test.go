@@ -78,7 +78,7 @@ func TestIdsThatDoNotFitAreRefused(t *testing.T) {
 	}
 	to32 := way{unified.Int32, pinned.Host}
 	_, err := newForm(array(layout.Nodes, unified.Int64), to32, false)
-	refusedWith(t, err, shm.CodeIndexDType, "the dataset has more than 2^31 nodes or edges")
+	refusedWith(t, err, wire.CodeIndexDType, "the dataset has more than 2^31 nodes or edges")
 	for name, c := range map[string]struct {
 		arrays []layout.Array
 		to     way
@@ -225,13 +225,13 @@ func TestARankIsEnteredWhenItIsFree(t *testing.T) {
 	set(true)
 	const taken = "process 77 is the consumer of rank 0: end it, or ask for another rank"
 	_, err := enter(r, t.Context(), good, false, patience)
-	refusedWith(t, err, shm.CodeTaken, taken)
+	refusedWith(t, err, wire.CodeTaken, taken)
 	_, err = enter(r, t.Context(), good, true, -time.Second)
-	refusedWith(t, err, shm.CodeTaken, taken)
+	refusedWith(t, err, wire.CodeTaken, taken)
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(time.Millisecond, cancel)
 	_, err = enter(r, ctx, good, true, patience)
-	refusedWith(t, err, shm.CodeEnding, "the server is shutting down")
+	refusedWith(t, err, wire.CodeEnding, "the server is shutting down")
 	holder.socket = &scripted{gone: true}
 	time.AfterFunc(time.Millisecond, func() {
 		set(false)
@@ -251,7 +251,7 @@ func TestARingOfSeveralReadersHasOneIndexDType(t *testing.T) {
 		p, err := enter(r, t.Context(), h, true, patience)
 		expect.That(t, !taken || err == nil && p.way.index == unified.Int64, "%d readers: %v, %v", readers, p.way, err)
 		if !taken {
-			refusedWith(t, err, shm.CodeIndexDType, "the ring has ids as int32, not as int64")
+			refusedWith(t, err, wire.CodeIndexDType, "the ring has ids as int32, not as int64")
 		}
 	}
 }
@@ -268,15 +268,15 @@ func TestRunsBeginWithinTheEpoch(t *testing.T) {
 	}{
 		{1, 0, wire.Begin{Next: 15}, 15, 0, ""},
 		{1, 0, wire.Begin{Next: 16}, 16, 0, ""},
-		{1, 0, wire.Begin{Next: 17}, 0, shm.CodeMessage, "BEGIN at batch 17, the epoch has 16"},
+		{1, 0, wire.Begin{Next: 17}, 0, wire.CodeMessage, "BEGIN at batch 17, the epoch has 16"},
 		{3, 0, wire.Begin{Next: 18}, 16, 0, ""},
-		{3, 0, wire.Begin{Next: 19}, 0, shm.CodeMessage, "BEGIN at batch 19, the epoch has 16"},
+		{3, 0, wire.Begin{Next: 19}, 0, wire.CodeMessage, "BEGIN at batch 19, the epoch has 16"},
 		{1, 3, wire.Begin{Epoch: 2, Next: 1}, 1, 0, ""},
-		{1, 3, wire.Begin{Epoch: 3}, 0, shm.CodeEpochs, "epoch 3: the server offers 3, from 0"},
-		{1, 3, wire.Begin{Epoch: 7}, 0, shm.CodeEpochs, "epoch 7: the server offers 3, from 0"},
+		{1, 3, wire.Begin{Epoch: 3}, 0, wire.CodeEpochs, "epoch 3: the server offers 3, from 0"},
+		{1, 3, wire.Begin{Epoch: 7}, 0, wire.CodeEpochs, "epoch 7: the server offers 3, from 0"},
 		{1, 0, wire.Begin{Epoch: 1<<32 - 1}, 0, 0, ""},
-		{1, 0, wire.Begin{Epoch: 1 << 32}, 0, shm.CodeEpochs, "epoch 4294967296: must be below 2^32"},
-		{1, 0, wire.Begin{Mode: wire.BeginState, Epoch: 1}, 0, shm.CodeState, "no state of a loader: "},
+		{1, 0, wire.Begin{Epoch: 1 << 32}, 0, wire.CodeEpochs, "epoch 4294967296: must be below 2^32"},
+		{1, 0, wire.Begin{Mode: wire.BeginState, Epoch: 1}, 0, wire.CodeState, "no state of a loader: "},
 	} {
 		s := serve(t, g, Options{WorldSize: c.world, Epochs: c.epochs, Hold: 2})
 		at, err := (&peer{server: s.Server, rank: s.ranks[0]}).resolve(c.begin, []byte("no"))
@@ -416,7 +416,7 @@ func TestAClockThatWasStoppedGivesNobodyUp(t *testing.T) {
 			t.Errorf("%s: %d lost, closed %d times, %v", name, r.lost, closed, p.end)
 		}
 		if c.lost > 0 {
-			refusedWith(t, p.end, shm.CodeStalled, "waited for you for 1h0m0s, which is all that the server")
+			refusedWith(t, p.end, wire.CodeStalled, "waited for you for 1h0m0s, which is all that the server")
 		}
 	}
 }

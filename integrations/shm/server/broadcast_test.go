@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
 	"github.com/khop-gnn/khop/internal/expect"
@@ -38,7 +37,7 @@ func TestSixtyFourConsumersReadOneRing(t *testing.T) {
 	for i := range consumers {
 		consumers[i] = connect(t, s, consumer.Options{})
 	}
-	if _, err := consumer.Dial(t.Context(), s.path, consumer.Options{}); code(err) != shm.CodeFull ||
+	if _, err := consumer.Dial(t.Context(), s.path, consumer.Options{}); code(err) != wire.CodeFull ||
 		!strings.Contains(err.Error(), "max-consumers") {
 		t.Errorf("the sixty-fifth: %v", err)
 	}
@@ -123,7 +122,7 @@ func TestReadersThatAskForDifferentPlacesAreTold(t *testing.T) {
 		return false
 	})
 	err := last(b.Epoch(t.Context(), 0))
-	expect.That(t, code(err) == shm.CodeReaders, "%v, want an error for different places", err)
+	expect.That(t, code(err) == wire.CodeReaders, "%v, want an error for different places", err)
 	l := lines(t, b.Epoch(t.Context(), 1))
 	expect.That(t, slices.Equal(l, want(t, g, usual(), 1)) && slices.Equal(<-got, l), "afterwards got %q", l)
 }

@@ -113,7 +113,7 @@ func TestAnotherUserIsRefused(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- s.Serve(ctx) }()
 	_, err := consumer.Dial(t.Context(), s.Options().Path, consumer.Options{})
-	expect.That(t, code(err) == shm.CodeUser && strings.Contains(err.Error(), "same user"),
+	expect.That(t, code(err) == wire.CodeUser && strings.Contains(err.Error(), "same user"),
 		"%v, want a refusal of the user", err)
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
@@ -154,7 +154,7 @@ func TestEveryBrokenRuleEndsTheConnectionAndNothingElse(t *testing.T) {
 					t.Fatal(b, err)
 				}
 			}
-			refused(t, k, m, shm.CodeMessage)
+			refused(t, k, m, wire.CodeMessage)
 		})
 	}
 	for name, m := range map[string][]byte{"no HELLO": start(wire.Begin{Run: 1}), "nonsense": make([]byte, 64),
@@ -163,7 +163,7 @@ func TestEveryBrokenRuleEndsTheConnectionAndNothingElse(t *testing.T) {
 			b[8] = 'x'
 			return b
 		}(), "an index dtype that is none": hello(wire.Hello{Magic: wire.Magic, Oldest: 1, Newest: 1, Index: 11})} {
-		t.Run(name, func(t *testing.T) { refused(t, raw(t, s), m, shm.CodeMessage) })
+		t.Run(name, func(t *testing.T) { refused(t, raw(t, s), m, wire.CodeMessage) })
 	}
 	got, want := lines(t, connect(t, s, consumer.Options{}).Epoch(t.Context(), 0)),
 		want(t, plainGraph(t, 200), usual(), 0)
@@ -175,12 +175,12 @@ func TestRanksAreGivenOnceAndSaidPlainly(t *testing.T) {
 	a, b := connect(t, s, consumer.Options{Rank: consumer.RankOf(1)}), connect(t, s, consumer.Options{})
 	expect.That(t, a.Info().Rank == 1 && b.Info().Rank == 0, "ranks %d and %d", a.Info().Rank, b.Info().Rank)
 	if _, err := consumer.Dial(t.Context(), s.path,
-		consumer.Options{Rank: consumer.RankOf(2)}); code(err) != shm.CodeRank {
+		consumer.Options{Rank: consumer.RankOf(2)}); code(err) != wire.CodeRank {
 		t.Errorf("rank 2 of 2: %v", err)
 	}
-	for _, choice := range []consumer.RankChoice{consumer.AnyRank, consumer.RankOf(1)} {
+	for _, choice := range []consumer.RankChoice{{}, consumer.RankOf(1)} {
 		_, err := consumer.Dial(t.Context(), s.path, consumer.Options{Rank: choice})
-		expect.That(t, code(err) == shm.CodeTaken && strings.Contains(err.Error(), "process"),
+		expect.That(t, code(err) == wire.CodeTaken && strings.Contains(err.Error(), "process"),
 			"a rank that is taken: %v", err)
 	}
 	expect.OK(t, a.Close())
@@ -293,7 +293,7 @@ func TestNoRoomIsSaidAndServingGoesOn(t *testing.T) {
 	var got []string
 	for b, err := range c.Epoch(t.Context(), 0) {
 		if err != nil {
-			expect.That(t, code(err) == shm.CodeMemory && strings.Contains(err.Error(), "available"),
+			expect.That(t, code(err) == wire.CodeMemory && strings.Contains(err.Error(), "available"),
 				"%v, want a report that there is no room", err)
 			break
 		}
@@ -359,7 +359,7 @@ func TestRunsBeginWhereTheyAreToldTo(t *testing.T) {
 	foreign := stateAt(s, 0, 0)
 	foreign.Seed++
 	err := last(c.Resume(t.Context(), foreign))
-	expect.That(t, code(err) == shm.CodeState && strings.Contains(err.Error(), "seed"), "a foreign state: %v", err)
+	expect.That(t, code(err) == wire.CodeState && strings.Contains(err.Error(), "seed"), "a foreign state: %v", err)
 	var got []string
 	for b, err := range c.Epoch(t.Context(), 0) {
 		expect.OK(t, err)
@@ -379,7 +379,7 @@ func TestTheServerEndsWithTheLastEpoch(t *testing.T) {
 	s := serve(t, g, Options{Epochs: 2, WorldSize: 2})
 	a, b := connect(t, s, consumer.Options{}), connect(t, s, consumer.Options{})
 	err := last(a.Epoch(t.Context(), 2))
-	expect.That(t, code(err) == shm.CodeEpochs, "epoch 2 of 2: %v", err)
+	expect.That(t, code(err) == wire.CodeEpochs, "epoch 2 of 2: %v", err)
 	for range 2 {
 		lines(t, a.GoOn(t.Context()))
 		lines(t, b.GoOn(t.Context()))

@@ -13,6 +13,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
+	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -60,7 +61,7 @@ func TestWhatFailsInTheLoaderComesInItsPlace(t *testing.T) {
 			}
 			got = append(got, lineOf(b))
 		}
-		if code(failure) != shm.CodeLoad || !strings.Contains(failure.Error(), errBroken.Error()) ||
+		if code(failure) != wire.CodeLoad || !strings.Contains(failure.Error(), errBroken.Error()) ||
 			!strings.Contains(failure.Error(), "batch 5") {
 			t.Errorf("%v, want the loader's error", failure)
 		}

@@ -44,7 +44,7 @@ func newForm(arrays []layout.Array, w way, down bool) (*form, error) {
 				a.Name, len(a.Name), wire.MaxName)
 		}
 		if a.IsIndex() && a.Kind != layout.Inputs && a.DType == unified.Int64 && w.index == unified.Int32 {
-			return nil, refuse(shm.CodeIndexDType,
+			return nil, refuse(wire.CodeIndexDType,
 				"the dataset has more than 2^31 nodes or edges: their numbers do not fit int32")
 		}
 		dtype := a.DType

@@ -177,7 +177,7 @@ func TestWithinAProcessABadMessageEndsTheConnectionAndSaysWhy(t *testing.T) {
 	g.hello()
 	g.put([]byte("nonsense"))
 	m, text, err := wire.Parse[wire.Text](g.hear(wire.KindError))
-	expect.That(t, err == nil && shm.Code(m.Second) == shm.CodeMessage && len(text) != 0, "ERROR %v %q %v", m, text,
+	expect.That(t, err == nil && shm.Code(m.Second) == wire.CodeMessage && len(text) != 0, "ERROR %v %q %v", m, text,
 		err)
 	if m := g.take(); m != nil {
 		t.Errorf("after the last message: %q", m)

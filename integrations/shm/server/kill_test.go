@@ -40,8 +40,6 @@ func playRole(role string) {
 		playConsumer(socket)
 	case "fork":
 		playFork(socket)
-	case "take":
-		playTaker(socket, os.Getenv("KHOP_TEST_STATE"))
 	case "devices":
 		playDevices(socket)
 	case "ask 0", "ask 1", "ask 2":
@@ -63,26 +61,19 @@ func playServer(socket string) {
 	g := plainGraph(program{}, 500)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	s, err := New(ctx, g, Options{Path: socket, Loader: usualOn(os.Getenv("KHOP_TEST_DEVICE")),
-		StateFile: os.Getenv("KHOP_TEST_STATE"), Logger: slog.New(goneHandler{})})
-	if err != nil {
-		program{}.Fatal(err)
-	}
+	s := expect.Must(New(ctx, g, Options{Path: socket, Loader: usualOn(os.Getenv("KHOP_TEST_DEVICE")),
+		StateFile: os.Getenv("KHOP_TEST_STATE"),
+		Logger:    slog.New(goneHandler{slog.NewTextHandler(io.Discard, nil)})}))(program{})
 	fmt.Println("ready")
 	if err := s.Serve(ctx); !errors.Is(err, context.Canceled) {
 		program{}.Fatal(err)
 	}
-	if err := s.Close(); err != nil {
-		program{}.Fatal(err)
-	}
+	expect.OK(program{}, s.Close())
 }
 
 // goneHandler prints "gone" where the server logs that a consumer went.
-type goneHandler struct{}
+type goneHandler struct{ slog.Handler }
 
-func (goneHandler) Enabled(context.Context, slog.Level) bool { return true }
-func (h goneHandler) WithAttrs([]slog.Attr) slog.Handler     { return h }
-func (h goneHandler) WithGroup(string) slog.Handler          { return h }
 func (goneHandler) Handle(_ context.Context, r slog.Record) error {
 	if strings.Contains(r.Message, "has gone") {
 		fmt.Println("gone")
@@ -94,10 +85,7 @@ func (goneHandler) Handle(_ context.Context, r slog.Record) error {
 // batch means that it has acknowledged the one before.
 func playConsumer(socket string) {
 	device := os.Getenv("KHOP_TEST_DEVICE")
-	c, err := consumer.Dial(context.Background(), socket, consumer.Options{Device: device})
-	if err != nil {
-		program{}.Fatal(err)
-	}
+	c := expect.Must(consumer.Dial(context.Background(), socket, consumer.Options{Device: device}))(program{})
 	fmt.Println("connected")
 	for {
 		for b, err := range c.GoOn(context.Background()) {
@@ -115,10 +103,7 @@ func playConsumer(socket string) {
 
 // playFork connects, and lets a child have the connection too.
 func playFork(socket string) {
-	c, err := consumer.Dial(context.Background(), socket, consumer.Options{})
-	if err != nil {
-		program{}.Fatal(err)
-	}
+	c := expect.Must(consumer.Dial(context.Background(), socket, consumer.Options{}))(program{})
 	child := exec.Command("sleep", "600")
 	for fd := 3; fd < 100; fd++ { // the consumer's socket is the only one of this process
 		if kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE); err == nil &&
@@ -126,9 +111,7 @@ func playFork(socket string) {
 			child.ExtraFiles = []*os.File{os.NewFile(uintptr(fd), "socket")}
 		}
 	}
-	if err := child.Start(); err != nil {
-		program{}.Fatal(err)
-	}
+	expect.OK(program{}, child.Start())
 	fmt.Println("child", child.Process.Pid)
 	for range c.Epoch(context.Background(), 0) {
 		select {} // holds a batch for ever

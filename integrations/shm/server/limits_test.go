@@ -162,8 +162,8 @@ func TestTheLogNamesWhatItSays(t *testing.T) {
 	s := serve(t, plainGraph(t, 100), Options{Loader: opt, Logger: slog.New(slog.NewTextHandler(log, nil))})
 	c := connect(t, s, consumer.Options{})
 	err := last(c.Epoch(t.Context(), 3))
-	expect.That(t, code(err) == shm.CodeLoad, "%v", err)
-	refused(t, raw(t, s), make([]byte, 64), shm.CodeMessage)
+	expect.That(t, code(err) == wire.CodeLoad, "%v", err)
+	refused(t, raw(t, s), make([]byte, 64), wire.CodeMessage)
 	expect.OK(t, c.Close())
 	s.end()
 	<-s.err

@@ -144,13 +144,13 @@ func TestERRORSaysWhatWentWrong(t *testing.T) {
 		code shm.Code
 		text string
 	}{
-		{errBroken, shm.CodeLoad, errBroken.Error()},
-		{fmt.Errorf("here: %w", refuse(shm.CodeRank, "rank %d", 7)), shm.CodeRank, "here: rank 7"},
-		{fmt.Errorf("%w: 5 bytes", shm.ErrNoRoom), shm.CodeMemory, shm.ErrNoRoom.Error() + ": 5 bytes"},
-		{fmt.Errorf("%w: odd", wire.ErrMessage), shm.CodeMessage, "bad message: odd"},
-		{errors.New(strings.Repeat("x", 4096)), shm.CodeLoad, strings.Repeat("x", 4096)},
-		{errors.New(strings.Repeat("x", 4097)), shm.CodeLoad, strings.Repeat("x", 4096)},
-		{errors.New("x" + strings.Repeat("é", 3000)), shm.CodeLoad, "x" + strings.Repeat("é", 2047)},
+		{errBroken, wire.CodeLoad, errBroken.Error()},
+		{fmt.Errorf("here: %w", refuse(wire.CodeRank, "rank %d", 7)), wire.CodeRank, "here: rank 7"},
+		{fmt.Errorf("%w: 5 bytes", shm.ErrNoRoom), wire.CodeMemory, shm.ErrNoRoom.Error() + ": 5 bytes"},
+		{fmt.Errorf("%w: odd", wire.ErrMessage), wire.CodeMessage, "bad message: odd"},
+		{errors.New(strings.Repeat("x", 4096)), wire.CodeLoad, strings.Repeat("x", 4096)},
+		{errors.New(strings.Repeat("x", 4097)), wire.CodeLoad, strings.Repeat("x", 4096)},
+		{errors.New("x" + strings.Repeat("é", 3000)), wire.CodeLoad, "x" + strings.Repeat("é", 2047)},
 	} {
 		var got []byte
 		link := &scripted{answer: func(text string, fd int, most time.Duration) error {
@@ -173,7 +173,7 @@ func TestAnAnswerFitsAMessage(t *testing.T) {
 		err := (&peer{outbox: outbox{socket: link}}).send(make([]byte, wire.MaxMessage+more))
 		var no *refusal
 		if refused := errors.As(err, &no); refused != (more > 0) || refused != (len(link.sent) == 0) ||
-			refused && (no.code != shm.CodeMessage || err.Error() != "bad message: an answer of 65537 bytes") {
+			refused && (no.code != wire.CodeMessage || err.Error() != "bad message: an answer of 65537 bytes") {
 			t.Errorf("%d bytes more than there may be: %v", more, err)
 		}
 	}

@@ -121,7 +121,7 @@ func (p *peer) greet(ctx context.Context) error {
 	}
 	p.pid, p.watched = pid, pid
 	if uid != p.server.uid {
-		return refuse(shm.CodeUser, "you are user %d, the server is user %d's: run both as the same user", uid,
+		return refuse(wire.CodeUser, "you are user %d, the server is user %d's: run both as the same user", uid,
 			p.server.uid)
 	}
 	h, err := p.hello()
@@ -129,12 +129,12 @@ func (p *peer) greet(ctx context.Context) error {
 		return err
 	}
 	if h.Oldest > shm.Version || h.Newest < shm.Version {
-		return refuse(shm.CodeVersion, "you speak versions %d to %d of the feed, the server %d: install the same "+
+		return refuse(wire.CodeVersion, "you speak versions %d to %d of the feed, the server %d: install the same "+
 			"version of khop on both sides",
 			h.Oldest, h.Newest, shm.Version)
 	}
 	if !p.server.admit(p) {
-		return refuse(shm.CodeFull, "%d consumers are connected, which is all that its option max-consumers allows",
+		return refuse(wire.CodeFull, "%d consumers are connected, which is all that its option max-consumers allows",
 			p.server.opt.MaxConsumers)
 	}
 	if p.pid == 0 { // of a process that this one cannot see
@@ -150,17 +150,17 @@ func (p *peer) greet(ctx context.Context) error {
 func (p *peer) hello() (wire.Hello, error) {
 	b, err := p.receive(make([]byte, wire.MaxMessage), time.Now().Add(helloTimeout))
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return wire.Hello{}, refuse(shm.CodeMessage, "%w: no HELLO came within %v", wire.ErrMessage, helloTimeout)
+		return wire.Hello{}, refuse(wire.CodeMessage, "%w: no HELLO came within %v", wire.ErrMessage, helloTimeout)
 	}
 	if err != nil && p.server.wasTurnedOut(p) {
-		return wire.Hello{}, refuse(shm.CodeFull, "%d connections said nothing, which is all that the server allows",
+		return wire.Hello{}, refuse(wire.CodeFull, "%d connections said nothing, which is all that the server allows",
 			mostStrangers)
 	}
 	if err != nil {
 		return wire.Hello{}, err
 	}
 	if k, err := wire.KindOf(b); err != nil || k != wire.KindHello {
-		return wire.Hello{}, refuse(shm.CodeMessage, "%w: the first message must be HELLO", wire.ErrMessage)
+		return wire.Hello{}, refuse(wire.CodeMessage, "%w: the first message must be HELLO", wire.ErrMessage)
 	}
 	h, _, err := wire.Parse[wire.Hello](b)
 	return h, blame(err)
@@ -179,7 +179,7 @@ func (p *peer) receive(room []byte, end time.Time) ([]byte, error) {
 // blame makes a refusal of an error that blames the consumer.
 func blame(err error) error {
 	if errors.Is(err, wire.ErrMessage) {
-		return &refusal{shm.CodeMessage, err}
+		return &refusal{wire.CodeMessage, err}
 	}
 	return err
 }
@@ -226,22 +226,22 @@ func (p *peer) welcome() error {
 // send sends a message, without waiting until the consumer reads it.
 func (p *peer) send(b []byte) error {
 	if len(b) > wire.MaxMessage {
-		return refuse(shm.CodeMessage, "%w: an answer of %d bytes", wire.ErrMessage, len(b))
+		return refuse(wire.CodeMessage, "%w: an answer of %d bytes", wire.ErrMessage, len(b))
 	}
 	return p.outbox.post(b, -1)
 }
 
 // complain sends ERROR about a run, or with run 0 about the connection.
 func (p *peer) complain(run uint32, err error) {
-	code := shm.CodeLoad
+	code := wire.CodeLoad
 	var r *refusal
 	switch {
 	case errors.As(err, &r):
 		code = r.code
 	case errors.Is(err, shm.ErrNoRoom):
-		code = shm.CodeMemory
+		code = wire.CodeMemory
 	case errors.Is(err, wire.ErrMessage):
-		code = shm.CodeMessage
+		code = wire.CodeMessage
 	}
 	text := err.Error()
 	text = strings.ToValidUTF8(text[:min(len(text), wire.MaxText)], "")
@@ -357,18 +357,18 @@ func (p *peer) resolve(m wire.Begin, state []byte) (place, error) {
 	case wire.BeginState:
 		var s loader.State
 		if err := json.Unmarshal(state, &s); err != nil {
-			return at, refuse(shm.CodeState, "no state of a loader: %w", err)
+			return at, refuse(wire.CodeState, "no state of a loader: %w", err)
 		}
 		if err := ld.CheckState(s); err != nil {
-			return at, &refusal{shm.CodeState, err}
+			return at, &refusal{wire.CodeState, err}
 		}
 		at = place{s.Epoch, s.Next}
 	}
 	if at.epoch > 1<<32-1 {
-		return at, refuse(shm.CodeEpochs, "epoch %d: must be below 2^32", at.epoch)
+		return at, refuse(wire.CodeEpochs, "epoch %d: must be below 2^32", at.epoch)
 	}
 	if most := p.server.opt.Epochs; most > 0 && at.epoch >= most {
-		return at, refuse(shm.CodeEpochs, "epoch %d: the server offers %d, from 0", at.epoch, most)
+		return at, refuse(wire.CodeEpochs, "epoch %d: the server offers %d, from 0", at.epoch, most)
 	}
 	at.next = min(at.next, ld.AllBatches())
 	return at, nil

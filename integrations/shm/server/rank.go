@@ -213,7 +213,7 @@ func (s *Server) choose(h wire.Hello) (r *rank, wait bool, err error) {
 	if h.Rank != wire.AnyRank {
 		i := slices.IndexFunc(s.ranks, func(r *rank) bool { return r.number == h.Rank })
 		if i < 0 {
-			return nil, false, refuse(shm.CodeRank, "rank %d: the server has %v of %d ranks", h.Rank, s.opt.Ranks,
+			return nil, false, refuse(wire.CodeRank, "rank %d: the server has %v of %d ranks", h.Rank, s.opt.Ranks,
 				s.opt.WorldSize)
 		}
 		return s.ranks[i], true, nil
@@ -238,7 +238,7 @@ func (r *rank) enter(ctx context.Context, p *peer, h wire.Hello, wait bool, dead
 	}
 	w := way{index, r.placeFor(h)}
 	if r.forms[w] == nil || shared && index != r.index {
-		return refuse(shm.CodeIndexDType, "the ring has ids as %v, not as %v", r.index, index)
+		return refuse(wire.CodeIndexDType, "the ring has ids as %v, not as %v", r.index, index)
 	}
 	wake := context.AfterFunc(ctx, r.wake)
 	defer wake()
@@ -248,7 +248,7 @@ func (r *rank) enter(ctx context.Context, p *peer, h wire.Hello, wait bool, dead
 	defer r.mu.Unlock()
 	for !shared && len(r.peers) > 0 {
 		if ctx.Err() != nil {
-			return refuse(shm.CodeEnding, "the server is shutting down")
+			return refuse(wire.CodeEnding, "the server is shutting down")
 		}
 		if !wait || !time.Now().Before(deadline) {
 			pid := r.holder()
@@ -256,7 +256,7 @@ func (r *rank) enter(ctx context.Context, p *peer, h wire.Hello, wait bool, dead
 				r.changed.Wait() // for detach
 				continue
 			}
-			return refuse(shm.CodeTaken, "process %d is the consumer of rank %d: end it, or ask for another rank", pid,
+			return refuse(wire.CodeTaken, "process %d is the consumer of rank %d: end it, or ask for another rank", pid,
 				r.number)
 		}
 		r.changed.Wait()
@@ -340,7 +340,7 @@ func (r *rank) ask(p *peer, q *request) error {
 	p.lastRun = q.run
 	for other := range r.peers {
 		if o := other.asked; other != p && o != nil && o.at != q.at {
-			return refuse(shm.CodeReaders, "another reader waits for epoch %d from batch %d, you ask for epoch %d "+
+			return refuse(wire.CodeReaders, "another reader waits for epoch %d from batch %d, you ask for epoch %d "+
 				"from batch %d: all readers must begin at the same place",
 				o.at.epoch, o.at.next, q.at.epoch, q.at.next)
 		}
@@ -430,7 +430,7 @@ func (r *rank) settle() error {
 		i := slices.Index(r.server.opt.Ranks, int(r.number))
 		if err := s.save(i, r.loader.State(r.place.epoch, r.place.next)); err != nil {
 			r.server.opt.Logger.Error("the state could not be written", "error", err)
-			return refuse(shm.CodeState, "the server cannot write its state: %w", err)
+			return refuse(wire.CodeState, "the server cannot write its state: %w", err)
 		}
 	}
 	return nil

@@ -64,10 +64,7 @@ func TestAConnectionThatEndsKeepsNoSlotWhileItsRequestsWait(t *testing.T) {
 // many at a time as the socket takes; and the same without reading any.
 func playAsker(socket string, way int) {
 	if way == 0 {
-		c, err := consumer.Dial(context.Background(), socket, consumer.Options{})
-		if err != nil {
-			program{}.Fatal(err)
-		}
+		c := expect.Must(consumer.Dial(context.Background(), socket, consumer.Options{}))(program{})
 		fmt.Println("asking")
 		var held []*consumer.Batch
 		for number := uint64(0); ; number++ {
@@ -81,16 +78,9 @@ func playAsker(socket string, way int) {
 			}
 		}
 	}
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET, 0)
-	if err == nil {
-		err = unix.Connect(fd, &unix.SockaddrUnix{Name: socket})
-	}
-	if err == nil {
-		err = unix.Sendmsg(fd, hello(good), nil, nil, 0)
-	}
-	if err != nil {
-		program{}.Fatal(err)
-	}
+	fd := expect.Must(unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET, 0))(program{})
+	expect.OK(program{}, unix.Connect(fd, &unix.SockaddrUnix{Name: socket}))
+	expect.OK(program{}, unix.Sendmsg(fd, hello(good), nil, nil, 0))
 	fmt.Println("asking")
 	if way == 1 {
 		go func() {

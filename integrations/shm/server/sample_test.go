@@ -71,7 +71,7 @@ func TestAServerSaysWhatIsWrongWithARequest(t *testing.T) {
 		make([]int64, 32)...)} {
 		_, err := c.Sample(t.Context(), r)
 		told := (*shm.Error)(nil)
-		expect.That(t, errors.As(err, &told) && told.Code == shm.CodeLoad && strings.Contains(err.Error(), says),
+		expect.That(t, errors.As(err, &told) && told.Code == wire.CodeLoad && strings.Contains(err.Error(), says),
 			"%v, want %q", err, says)
 	}
 	_, err := c.Sample(t.Context(), asksFor(0, make([]int64, 9000)...))

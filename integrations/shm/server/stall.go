@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/khop-gnn/khop/integrations/shm"
+	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
 )
 
 // judge starts the clocks of readers for which the others wait, and stops those of the rest. It is called when anything
@@ -77,7 +77,7 @@ func (r *rank) giveUp(p *peer, late *clock) {
 		return
 	}
 	r.lost++
-	p.end = refuse(shm.CodeStalled, "the other readers have waited for you for %v, which is all that the server's "+
+	p.end = refuse(wire.CodeStalled, "the other readers have waited for you for %v, which is all that the server's "+
 		"option reader-timeout allows; what you hold may change: connect again",
 		r.server.opt.ReaderTimeout)
 	p.socket.CloseRead()

@@ -38,7 +38,7 @@ func next(t *testing.T, k *wire.Socket, want wire.Kind) []byte {
 func stalled(t *testing.T, k *wire.Socket) {
 	t.Helper()
 	m, text, err := wire.Parse[wire.Text](next(t, k, wire.KindError))
-	if err != nil || m.First != 0 || shm.Code(m.Second) != shm.CodeStalled ||
+	if err != nil || m.First != 0 || shm.Code(m.Second) != wire.CodeStalled ||
 		!strings.Contains(string(text), "reader-timeout") {
 		t.Errorf("ERROR %+v (%s), %v; want stalled", m, text, err)
 	}
@@ -258,7 +258,7 @@ func TestWhoFloodsTheServerIsRefused(t *testing.T) {
 					b, err := answer(t, k)
 					if err != nil || kindOf(b) == wire.KindError {
 						m, text, _ := wire.Parse[wire.Text](b)
-						if shm.Code(m.Second) != shm.CodeMessage || !strings.Contains(string(text), "change nothing") {
+						if shm.Code(m.Second) != wire.CodeMessage || !strings.Contains(string(text), "change nothing") {
 							t.Errorf("%v, ERROR %+v (%s)", err, m, text)
 						}
 						refusals <- err

@@ -14,8 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
+	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/wholefile"
 	"github.com/khop-gnn/khop/loader"
@@ -182,7 +182,7 @@ func TestAStateThatCannotBeWrittenIsSaid(t *testing.T) {
 	broken.Store(true)
 	for range 2 {
 		c := connect(t, s, consumer.Options{})
-		if err := last(c.GoOn(t.Context())); code(err) != shm.CodeState || !strings.Contains(err.Error(), "on fire") {
+		if err := last(c.GoOn(t.Context())); code(err) != wire.CodeState || !strings.Contains(err.Error(), "on fire") {
 			t.Errorf("%v, want that the state cannot be written", err)
 		}
 		if st := s.Stats()[0]; st.Sent >= 16 { // some are on their way when the first state fails

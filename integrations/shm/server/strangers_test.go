@@ -60,7 +60,7 @@ func TestAFirstMessageThatIsNoHELLOIsToldSo(t *testing.T) {
 		k := sendWith(t, s, c.message, c.fds...)
 		b, err := answer(t, k)
 		m, text, parsing := wire.Parse[wire.Text](b)
-		if err != nil || parsing != nil || kindOf(b) != wire.KindError || shm.Code(m.Second) != shm.CodeMessage ||
+		if err != nil || parsing != nil || kindOf(b) != wire.KindError || shm.Code(m.Second) != wire.CodeMessage ||
 			len(text) == 0 {
 			t.Errorf("%s: %v, %+v (%s), want ERROR bad message", c.name, err, m, text)
 		}
@@ -82,7 +82,7 @@ func TestADescriptorInAnyMessageIsABadMessage(t *testing.T) {
 	expect.OK(t, k.Send(start(wire.Begin{Run: 1}), 1, time.Second))
 	b, err := answer(t, k)
 	m, text, _ := wire.Parse[wire.Text](b)
-	expect.That(t, err == nil && shm.Code(m.Second) == shm.CodeMessage && strings.Contains(string(text), "descriptor"),
+	expect.That(t, err == nil && shm.Code(m.Second) == wire.CodeMessage && strings.Contains(string(text), "descriptor"),
 		"%v, %+v (%s)", err, m, text)
 }
 
@@ -120,7 +120,7 @@ func TestStrangersTakeNoPlaceAndFillNoLog(t *testing.T) {
 		lines(t, connect(t, s, consumer.Options{}).Epoch(t.Context(), 0))
 	}
 	_, err := consumer.Dial(t.Context(), s.path, consumer.Options{})
-	expect.That(t, code(err) == shm.CodeFull, "the third consumer of two: %v", err)
+	expect.That(t, code(err) == wire.CodeFull, "the third consumer of two: %v", err)
 	if b, err := answer(t, silent[0]); err != nil || kindOf(b) != wire.KindError {
 		t.Errorf("the first that said nothing: %v, %v", kindOf(b), err)
 	}
@@ -167,7 +167,7 @@ func TestARunBeginsNoFurtherThanAnEpochGoes(t *testing.T) {
 		t.Run(fmt.Sprint(next), func(t *testing.T) {
 			k := raw(t, s)
 			expect.OK(t, k.Send(hello(good), -1, time.Second))
-			refused(t, k, start(wire.Begin{Run: 1, Next: next}), shm.CodeMessage)
+			refused(t, k, start(wire.Begin{Run: 1, Next: next}), wire.CodeMessage)
 			k.Close()
 		})
 	}

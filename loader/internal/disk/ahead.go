@@ -172,7 +172,7 @@ func (a *Ahead) openColumn(d Column) error {
 			most = sat.Add(most, o.Most[i])
 			a.arrays[i] = [2]int{len(a.columns), len(c.arrays)}
 			c.arrays = append(c.arrays, i)
-			if c.hot != nil && o.Most[i] > c.hot.Most() {
+			if c.hot != nil && o.Most[i] > c.hot.Most {
 				c.hot = nil // it was made for smaller batches
 			}
 		}
@@ -313,7 +313,7 @@ func (s *aheadPresampler) ask(ctx context.Context, a *Ahead, at *schedule) (b as
 			before := len(s.rows[k])
 			s.rows[k], b.err = a.opt.Columns[i].Store.Rows(s.rows[k], ids)
 			if c.hot != nil {
-				s.rows[k] = s.rows[k][:before+len(c.hot.Missing(s.rows[k][before:]))]
+				s.rows[k] = s.rows[k][:before+len(c.hot.Missing(s.rows[k][before:], nil))]
 			}
 			counts[p] = len(s.rows[k]) - before
 		}

@@ -164,7 +164,7 @@ func (r *copiesReader) beginHot(f *cudaFence, d *disk.Reader, hot *cuda.HotRows,
 	if err != nil {
 		return err
 	}
-	return d.Check(w.Array, hot.Places(d.Rows, places[:n]))
+	return d.Check(w.Array, hot.Missing(d.Rows, places[:n]))
 }
 
 // send sees that the rows go to the device, at the latest by Finish.
@@ -187,7 +187,7 @@ func (r *copiesReader) joinHot(f *cudaFence, a lateArray) error {
 		return err
 	}
 	rows := &f.carried.rows[a.array]
-	return a.hot.Enqueue(r.stream, a.to, places, rows.Address(), min(rows.Cap()/a.to.RowBytes(), a.hot.Most()))
+	return a.hot.Enqueue(r.stream, a.to, places, rows.Address(), min(rows.Cap()/a.to.RowBytes(), a.hot.Most))
 }
 
 func (r *copiesReader) Finish(ctx context.Context, s tier.Slot) (time.Duration, error) {

@@ -12,7 +12,6 @@ import (
 	"github.com/khop-gnn/khop/loader/internal/slots"
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
-	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -106,16 +105,16 @@ func (p *placer) keepHotAdjacency() error {
 		return err
 	}
 	order := hottestInEdges(scores, g.Indptr(), room)
-	hot, err := sampling.NewHotAdjacency(p.ctx, p.stream, g, order, bytes,
+	hot, err := newHotAdjacency(p.ctx, p.stream, g, order, bytes,
 		pinned.Options{Ledger: &p.plan.Set.Ledger, Purpose: pinned.Topology, Device: p.d.Device})
 	if err != nil {
 		return fmt.Errorf("in-edges of hot nodes: %w", err)
 	}
 	p.d.owned = append(p.d.owned, hot)
-	hot.AddTo(&p.d.topology)
-	p.rest -= hot.Bytes()
-	p.d.Placed[edges].CachedRows = hot.Edges
-	p.plan.Log.Info("in-edges kept in device memory", "nodes", hot.Nodes, "edges", hot.Edges, "of", g.NumEdges(),
+	hot.addTo(&p.d.topology)
+	p.rest -= hot.bytes()
+	p.d.Placed[edges].CachedRows = hot.edges
+	p.plan.Log.Info("in-edges kept in device memory", "nodes", hot.nodes, "edges", hot.edges, "of", g.NumEdges(),
 		"ranked_by", p.d.Opt.Ranking.Name)
 	return nil
 }

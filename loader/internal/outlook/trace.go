@@ -69,7 +69,9 @@ func (t *rowTrace) Look(ctx context.Context) (err error) {
 		return err
 	}
 	if t.Topology = t.Paged.Stats(); t.Topology != nil {
-		t.Topology.PageCounts = t.Topology.Less(&t.before).Half()
+		both := t.Topology.Less(&t.before) // epochs
+		t.Topology.PageCounts = disk.PageCounts{Wanted: both.Wanted / 2, Read: both.Read / 2,
+			Requests: both.Requests / 2, Bytes: both.Bytes / 2}
 		t.Probe = t.Topology.Probe
 	}
 	if len(t.columns) == 0 {

@@ -39,7 +39,7 @@ func (k *Kit) OpenShared(ctx context.Context, ledger *pinned.Ledger) error {
 		if err := k.Seeds.CountLinks(ctx, env.Progress); err != nil {
 			return err
 		}
-		if k.Negatives.Any() {
+		if k.Negatives.Ratio != 0 {
 			d, err := k.Negatives.Open(ctx, env, k.SeededTypes())
 			if err != nil {
 				return err

@@ -132,7 +132,13 @@ func (r *Recipe) Topology() []unified.Tensor {
 	g := r.Graph
 	columns, _ := sampling.EdgeColumns(g, r.EdgesRead) // askSampler saw that they are there
 	list := append([]unified.Tensor{unified.FromSlice(g.Indptr()), g.Indices(), g.Types()}, columns...)
-	return slices.Concat(append([][]unified.Tensor{list}, sampling.NodeColumns(g, r.NodesRead)...)...)
+	for _, name := range r.NodesRead {
+		for t := range g.Schema().Nodes {
+			column, _ := g.NodeColumn(t, name) // the zero Tensor if the type has none
+			list = append(list, column)
+		}
+	}
+	return list
 }
 
 // Order returns the order of an epoch's items.

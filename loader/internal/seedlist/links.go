@@ -188,7 +188,7 @@ func (l *List) addLinks(sets []graph.EdgeSet, g *graph.Graph, label, time string
 			begin: l.Count, end: l.Count + n,
 			labels: linkValues{list: set.Labels}, times: linkValues{list: set.Times}}
 		var err error
-		if set.OfGraph() {
+		if !set.Sources.Valid() && !set.Targets.Valid() {
 			err = r.ofGraph(g, set, label, time)
 		} else if r.sources, err = unified.Integers(set.Sources); err == nil {
 			r.targets, err = unified.Integers(set.Targets)

@@ -52,7 +52,7 @@ func (m *linkMemory) carve(r *recipe.Recipe, links []sampling.LinkSeeds, count [
 	for e := range links {
 		asked := count[e][0]
 		all, l := asked+r.Negatives.Of(asked), &links[e]
-		l.Reset()
+		l.Missed = 0
 		l.Sources, l.Targets, l.Labels, l.Items = next(all), next(all), next(all), next(asked)
 		if l.Times = nil; r.Seeds.Timed {
 			l.Times = next(all)

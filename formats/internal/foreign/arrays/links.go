@@ -59,10 +59,7 @@ func (d *Describer) links() error {
 // checkLink refuses links between nodes that are not there.
 func checkLink(g *source.Graph, k *source.Link) error {
 	for j := range k.Src {
-		t := &g.Types[0]
-		if k.Types != nil {
-			t = &g.Types[k.Types[j]]
-		}
+		t := &g.Types[source.TypeAt(k.Types, j)]
 		from, to := g.Nodes[t.Source].Count, g.Nodes[t.Target].Count
 		if u, v := k.Src[j], k.Dst[j]; u < 0 || u >= from || v < 0 || v >= to {
 			return fmt.Errorf("links %q %d: %d to %d is not between %d and %d nodes", k.Name, k.Index, u, v, from, to)

@@ -232,6 +232,14 @@ func splitName(name string) (split string, index int, ok bool) {
 	return split, index, true
 }
 
+// append adds to a list what an array of this name holds.
+func (d *Describer) append(name string, list *[]int64, v ...int64) error {
+	if err := source.Append(d.R.Budget.Ledger(), list, v...); err != nil {
+		return d.fail(name, -1, "%w", err)
+	}
+	return nil
+}
+
 // maxSplits is how many splits of a name are taken. Each is a file.
 const maxSplits = 1 << 12
 
@@ -246,17 +254,13 @@ func (d *Describer) split(name, split string, index int, h *array.Header) (bool,
 		return false, nil
 	}
 	s := source.Split{Name: split, Index: index, IDs: []int64{}}
-	err := d.eachInt(context.Background(), name, 1<<18, func(at int64, part []int64) (err error) {
-		if s.IDs, err = source.Grow(d.R.Budget.Ledger(), s.IDs, len(part)); err != nil {
-			return d.fail(name, -1, "%w", err)
-		}
+	err := d.eachInt(context.Background(), name, 1<<18, func(at int64, part []int64) error {
 		for i, v := range part {
 			if v < 0 || v >= nodes {
 				return d.fail(name, at+int64(i), "%d is not a node: there are %d nodes", v, nodes)
 			}
 		}
-		s.IDs = append(s.IDs, part...)
-		return nil
+		return d.append(name, &s.IDs, part...)
 	})
 	d.Graph.Splits = append(d.Graph.Splits, s)
 	return true, err
@@ -282,7 +286,7 @@ func (d *Describer) masks(name, split string, index int, h *array.Header) error 
 		d.Graph.Splits = append(d.Graph.Splits, source.Split{Name: split, Index: index + int(k), IDs: []int64{}})
 	}
 	splits := d.Graph.Splits[first:]
-	return d.eachInt(context.Background(), name, chunkEdges, func(at int64, part []int64) (err error) {
+	return d.eachInt(context.Background(), name, chunkEdges, func(at int64, part []int64) error {
 		for i, x := range part {
 			if x == 0 {
 				continue
@@ -295,11 +299,9 @@ func (d *Describer) masks(name, split string, index int, h *array.Header) error 
 			if x != 1 {
 				return d.fail(name, v, "a mask holds 0 and 1, not %d", x)
 			}
-			s := &splits[k]
-			if s.IDs, err = source.Grow(d.R.Budget.Ledger(), s.IDs, 1); err != nil {
-				return d.fail(name, -1, "%w", err)
+			if err := d.append(name, &splits[k].IDs, v); err != nil {
+				return err
 			}
-			s.IDs = append(s.IDs, v)
 		}
 		return nil
 	})

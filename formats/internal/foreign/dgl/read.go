@@ -1,6 +1,7 @@
 package dgl
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -81,7 +82,7 @@ func readGraph(ctx context.Context, at source.Place, r *source.Request) (*source
 	mapping := &tables.Mapping{}
 	for _, n := range m.Nodes {
 		mapping.Nodes = append(mapping.Nodes, tables.NodeTable{Type: node(n.Type), Files: tables.Words{n.File},
-			ID: or(n.ID, "node_id"), Without: tables.Words{"graph_id"}, Format: format})
+			ID: cmp.Or(n.ID, "node_id"), Without: tables.Words{"graph_id"}, Format: format})
 	}
 	for _, e := range m.Edges {
 		t := []string{"node", "edge", "node"}
@@ -94,7 +95,7 @@ func readGraph(ctx context.Context, at source.Place, r *source.Request) (*source
 			return nil, fail("the edge type %q is not source, relation and target", e.Type)
 		}
 		mapping.Edges = append(mapping.Edges, tables.EdgeTable{Source: t[0], Relation: t[1], Target: t[2],
-			Files: tables.Words{e.File}, Src: or(e.Src, "src_id"), Dst: or(e.Dst, "dst_id"),
+			Files: tables.Words{e.File}, Src: cmp.Or(e.Src, "src_id"), Dst: cmp.Or(e.Dst, "dst_id"),
 			Without: tables.Words{"graph_id"}, Format: format})
 	}
 	return tables.Read(ctx, at, mapping, r)
@@ -105,12 +106,5 @@ func node(name string) string {
 	if name == "_V" {
 		name = ""
 	}
-	return or(name, "node")
-}
-
-func or(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
+	return cmp.Or(name, "node")
 }

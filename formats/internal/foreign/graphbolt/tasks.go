@@ -132,10 +132,9 @@ func (d *dataset) numbers(f file) ([]int64, *array.Header, error) {
 		if err != nil {
 			return nil, &r.Header, nil
 		}
-		if all, err = source.Grow(d.r.Budget.Ledger(), all, len(v)); err != nil {
+		if err := source.Append(d.r.Budget.Ledger(), &all, v...); err != nil {
 			return nil, nil, err
 		}
-		all = append(all, v...)
 	}
 	return all, &r.Header, nil
 }
@@ -199,10 +198,9 @@ func (d *dataset) links(g *source.Graph, typ string, pairs, values, negatives []
 		if s < 0 || s >= from || t < 0 || t >= to {
 			return fmt.Errorf("%s: the pair %d, %d is not of %d and %d nodes", link.Name, s, t, from, to)
 		}
-		if link.Types, err = source.Grow(d.r.Budget.Ledger(), link.Types, 1); err != nil {
+		if err := source.Append(d.r.Budget.Ledger(), &link.Types, int64(at)); err != nil {
 			return err
 		}
-		link.Types = append(link.Types, int64(at))
 		return link.Append(d.r.Budget.Ledger(), s, t, label)
 	}
 	for i := range n {

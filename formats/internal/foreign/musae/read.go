@@ -122,7 +122,7 @@ type rows struct {
 }
 
 // add adds a row, of which it copies the strings.
-func (r *rows) add(x row) (err error) {
+func (r *rows) add(x row) error {
 	for _, s := range append([]string{x.class}, x.others...) {
 		if !utf8.ValidString(s) {
 			return fmt.Errorf("%.40q is %w", s, graph.ErrText)
@@ -139,9 +139,6 @@ func (r *rows) add(x row) (err error) {
 	if err := r.ledger.Take(pinned.Sources, bytes); err != nil {
 		return err
 	}
-	if r.list, err = source.Grow(r.ledger, r.list, 1); err != nil {
-		return err
-	}
 	if !known {
 		class = strings.Clone(x.class)
 		r.classes[class] = class
@@ -150,8 +147,7 @@ func (r *rows) add(x row) (err error) {
 	for i, s := range x.others {
 		x.others[i] = strings.Clone(s)
 	}
-	r.list = append(r.list, x)
-	return nil
+	return source.Append(r.ledger, &r.list, x)
 }
 
 func readTarget(ctx context.Context, at source.Place, l *pinned.Ledger) (*target, error) {
@@ -371,11 +367,10 @@ func (l *lists) readList(d *json.Decoder) error {
 		if k < 0 || k >= maxWidth {
 			return fmt.Errorf("entry %d: feature %d is not in 0 .. %d", i, k, maxWidth-1)
 		}
-		var err error
-		if l.features, err = source.Grow(l.ledger, l.features, 1); err != nil {
+		l.width = max(l.width, k+1)
+		if err := source.Append(l.ledger, &l.features, int32(k)); err != nil {
 			return err
 		}
-		l.width, l.features = max(l.width, k+1), append(l.features, int32(k))
 	}
 	_, err := d.Token()
 	return err

@@ -186,10 +186,9 @@ func (d *dataset) labels(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if labels, err = source.Grow(d.r.Budget.Ledger(), labels, 1); err != nil {
+			if err := source.Append(d.r.Budget.Ledger(), &labels, v); err != nil {
 				return err
 			}
-			labels = append(labels, v)
 		}
 		return nil
 	})

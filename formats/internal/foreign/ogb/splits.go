@@ -59,10 +59,7 @@ func (d *dataset) nodeSplit(ctx context.Context, at source.Place, name string) e
 		if v < 0 || v >= d.nodes {
 			return fmt.Errorf("node %d is not in 0 .. %d", v, d.nodes-1)
 		}
-		if s.IDs, err = source.Grow(d.r.Budget.Ledger(), s.IDs, 1); err == nil {
-			s.IDs = append(s.IDs, v)
-		}
-		return err
+		return source.Append(d.r.Budget.Ledger(), &s.IDs, v)
 	})
 	d.g.Splits = append(d.g.Splits, s)
 	return err

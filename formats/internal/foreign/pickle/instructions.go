@@ -95,79 +95,22 @@ var plain = map[byte]func(*machine) error{
 	},
 	'V': func(m *machine) error { s, err := m.line(); m.push(s); return err },
 
-	'p': func(m *machine) error {
-		at, err := m.lineNumber()
-		if err != nil {
-			return err
-		}
-		return m.memoize(uint64(at))
-	},
-	'q': put(1), 'r': put(4),
+	'p': keyed(0, (*machine).memoize), 'q': keyed(1, (*machine).memoize), 'r': keyed(4, (*machine).memoize),
 	'\x94': func(m *machine) error { return m.memoize(uint64(len(m.memo))) },
-	'g': func(m *machine) error {
-		at, err := m.lineNumber()
-		if err != nil {
-			return err
-		}
-		return m.recall(uint64(at))
-	},
-	'h': get(1), 'j': get(4),
+	'g':    keyed(0, (*machine).recall), 'h': keyed(1, (*machine).recall), 'j': keyed(4, (*machine).recall),
 }
 
 // objects are the instructions that build collections and objects.
 var objects = map[byte]func(*machine) error{
-	'\x85': tuple(1), '\x86': tuple(2), '\x87': tuple(3),
-	't':    func(m *machine) error { v, err := m.toMark(); m.push(Tuple(v)); return err },
-	'l':    func(m *machine) error { v, err := m.toMark(); m.push(&List{Items: v}); return err },
-	'\x91': func(m *machine) error { v, err := m.toMark(); m.push(&List{Items: v}); return err },
-	'd': func(m *machine) error {
-		v, err := m.toMark()
-		if err != nil {
-			return err
-		}
+	'\x85': popping(1, tuple), '\x86': popping(2, tuple), '\x87': popping(3, tuple), 't': marked(tuple),
+	'l': marked(list), '\x91': marked(list),
+	'd': marked(func(m *machine, v []any) error {
 		d := &Dict{}
 		m.push(d)
 		return m.setPairs(d, v)
-	},
-	'a': func(m *machine) error {
-		v, err := m.pop()
-		if err != nil {
-			return err
-		}
-		return m.append([]any{v})
-	},
-	'e': func(m *machine) error {
-		v, err := m.toMark()
-		if err != nil {
-			return err
-		}
-		return m.append(v)
-	},
-	'\x90': func(m *machine) error {
-		v, err := m.toMark()
-		if err != nil {
-			return err
-		}
-		return m.append(v)
-	},
-	's': func(m *machine) error {
-		v, err := m.pop()
-		if err != nil {
-			return err
-		}
-		k, err := m.pop()
-		if err != nil {
-			return err
-		}
-		return m.setItems([]any{k, v})
-	},
-	'u': func(m *machine) error {
-		v, err := m.toMark()
-		if err != nil {
-			return err
-		}
-		return m.setItems(v)
-	},
+	}),
+	'a': popping(1, (*machine).append), 'e': marked((*machine).append), '\x90': marked((*machine).append),
+	's': popping(2, (*machine).setItems), 'u': marked((*machine).setItems),
 	'c': func(m *machine) error {
 		module, err := m.line()
 		if err != nil {
@@ -179,23 +122,15 @@ var objects = map[byte]func(*machine) error{
 		}
 		return m.name(module, name)
 	},
-	'\x93': func(m *machine) error { // STACK_GLOBAL
-		name, err := m.pop()
-		if err != nil {
-			return err
-		}
-		module, err := m.pop()
-		if err != nil {
-			return err
-		}
-		from, ok := module.(string)
-		what, both := name.(string)
+	'\x93': popping(2, func(m *machine, v []any) error { // STACK_GLOBAL
+		from, ok := v[0].(string)
+		what, both := v[1].(string)
 		if !ok || !both {
 			return fmt.Errorf("%w: a name that is not a string", ErrFormat)
 		}
 		return m.name(from, what)
-	},
-	'R': func(m *machine) error { return m.call() }, '\x81': func(m *machine) error { return m.call() },
+	}),
+	'R': popping(2, (*machine).call), '\x81': popping(2, (*machine).call),
 	'b': func(m *machine) error {
 		state, err := m.pop()
 		if err != nil {
@@ -214,6 +149,10 @@ var objects = map[byte]func(*machine) error{
 	},
 	'Q': func(m *machine) error { v, err := m.pop(); m.push(&Persistent{v}); return err },
 }
+
+func tuple(m *machine, v []any) error { m.push(Tuple(v)); return nil }
+
+func list(m *machine, v []any) error { m.push(&List{Items: v}); return nil }
 
 func (m *machine) setPairs(d *Dict, v []any) error {
 	if len(v)%2 != 0 {
@@ -262,17 +201,9 @@ func (m *machine) setItems(v []any) error {
 }
 
 // call makes an object of a name and its arguments. It calls nothing.
-func (m *machine) call() error {
-	args, err := m.pop()
-	if err != nil {
-		return err
-	}
-	name, err := m.pop()
-	if err != nil {
-		return err
-	}
-	n, ok := name.(Name)
-	t, tuple := args.(Tuple)
+func (m *machine) call(of []any) error {
+	n, ok := of[0].(Name)
+	t, tuple := of[1].(Tuple)
 	if !ok || !tuple {
 		return fmt.Errorf("%w: a call of something that is not a name", ErrFormat)
 	}

@@ -269,23 +269,19 @@ func (m *machine) memoize(at uint64) error {
 	return err
 }
 
-func put(width int) func(*machine) error {
+// keyed does something with what is kept by a number: one of so many bytes, or a line where width is 0.
+func keyed(width int, do func(m *machine, at uint64) error) func(*machine) error {
 	return func(m *machine) error {
 		at, err := m.number(width)
+		if width == 0 {
+			var line int64
+			line, err = m.lineNumber()
+			at = uint64(line)
+		}
 		if err != nil {
 			return err
 		}
-		return m.memoize(at)
-	}
-}
-
-func get(width int) func(*machine) error {
-	return func(m *machine) error {
-		at, err := m.number(width)
-		if err != nil {
-			return err
-		}
-		return m.recall(at)
+		return do(m, at)
 	}
 }
 
@@ -321,18 +317,28 @@ func (m *machine) lineNumber() (int64, error) {
 	return v, nil
 }
 
-func tuple(n int) func(*machine) error {
-	return func(m *machine) error {
-		t := make(Tuple, n)
-		for i := n - 1; i >= 0; i-- {
-			v, err := m.pop()
-			if err != nil {
-				return err
-			}
-			t[i] = v
+// popping does something with the n values on top, of which the last was the top.
+func popping(n int, do func(m *machine, v []any) error) func(*machine) error {
+	return func(m *machine) (err error) {
+		v := make([]any, n)
+		for i := n - 1; i >= 0 && err == nil; i-- {
+			v[i], err = m.pop()
 		}
-		m.push(t)
-		return nil
+		if err != nil {
+			return err
+		}
+		return do(m, v)
+	}
+}
+
+// marked does something with what lies above the last mark.
+func marked(do func(m *machine, v []any) error) func(*machine) error {
+	return func(m *machine) error {
+		v, err := m.toMark()
+		if err != nil {
+			return err
+		}
+		return do(m, v)
 	}
 }
 

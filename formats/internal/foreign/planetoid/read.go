@@ -115,11 +115,7 @@ func (d *dataset) readTest(ctx context.Context) error {
 		if err != nil || v < 0 || v > 1<<40 {
 			return fmt.Errorf("%.40q is not the number of a node", text)
 		}
-		if d.test, err = source.Grow(d.r.Budget.Ledger(), d.test, 1); err != nil {
-			return err
-		}
-		d.test = append(d.test, v)
-		return nil
+		return source.Append(d.r.Budget.Ledger(), &d.test, v)
 	})
 }
 

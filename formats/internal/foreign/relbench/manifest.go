@@ -134,16 +134,13 @@ func (m *manifest) mapping(at source.Place, r *source.Request, hidden [][2]strin
 	return mapping, nil
 }
 
-// extensions are those of tables, in the order that they are looked for.
-var extensions = tables.Extensions
-
 // file returns the file of a table, or the files of a folder.
 func (t *table) file(at source.Place) (string, error) {
 	if t.File != "" {
 		return t.File, nil
 	}
 	for _, dir := range []string{"db/", ""} {
-		for _, ext := range extensions {
+		for _, ext := range tables.Extensions {
 			if name := dir + t.name + ext; at.Beside(name).Exists() {
 				return name, nil
 			}

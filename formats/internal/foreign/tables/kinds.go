@@ -259,10 +259,9 @@ func (c *meant) measure(b *columnar.Batch, v *columnar.Vector, row, stride int64
 				return columnar.AtRow(i, err)
 			}
 			if k == int64(len(c.counts)) {
-				if c.counts, err = source.Grow(budget.Ledger(), c.counts, 1); err != nil {
+				if err := source.Append(budget.Ledger(), &c.counts, 0); err != nil {
 					return err
 				}
-				c.counts = append(c.counts, 0)
 			}
 			c.counts[k]++
 		}

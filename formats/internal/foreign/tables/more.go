@@ -207,7 +207,7 @@ func (m *More) readKeys(ctx context.Context, x *graphOf, t int) (err error) {
 func (m *More) keysOf(t int) (each func(func([]byte) error) error, text, stored bool, err error) {
 	if list, err := m.Dataset.Strings(t, "id"); err == nil {
 		return func(yield func([]byte) error) error {
-			return m.eachString(list, func(s string) error { return yield([]byte(s)) })
+			return source.EachString(m.Dataset, list, func(s string) error { return yield([]byte(s)) })
 		}, true, true, nil
 	} else if !errors.Is(err, formats.ErrNoStrings) {
 		return nil, false, false, err
@@ -238,23 +238,6 @@ func (m *More) keysOf(t int) (each func(func([]byte) error) error, text, stored 
 			return nil
 		})
 	}, false, stored, nil
-}
-
-// eachString yields a list of strings of the dataset, when it has been compared with its checksums.
-func (m *More) eachString(list *formats.Strings, yield func(string) error) error {
-	if err := m.Dataset.Verify(list.Bytes()); err != nil {
-		return err
-	}
-	for i := range list.Len() {
-		s, err := list.At(i)
-		if err != nil {
-			return err
-		}
-		if err := yield(s); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // takeBefore numbers the keys of the nodes that a dataset has.

@@ -278,7 +278,7 @@ func (c *moreColumns) takeCategories(m *meant) error {
 		return err
 	}
 	digits := true
-	if err := c.m.eachString(list, func(s string) error {
+	if err := source.EachString(c.m.Dataset, list, func(s string) error {
 		k, err := m.names.Number([]byte(s))
 		if err == nil && k != int64(m.old) {
 			err = fmt.Errorf("%w: the category %.40q of %q is there twice", formats.ErrCorrupt, s, name)
@@ -393,7 +393,7 @@ func (c *moreColumns) addStrings(ctx context.Context) error {
 		c.to.Strings = append(c.to.Strings, m.categories(name))
 	}
 	slices.SortFunc(c.to.Strings, func(a, b source.Strings) int { return cmp.Compare(a.Name, b.Name) })
-	for _, name := range c.m.lists(c.at) {
+	for _, name := range source.ListsOf(c.m.Dataset, c.at) {
 		list, err := c.m.Dataset.Strings(c.at, name)
 		if err != nil {
 			return err
@@ -406,17 +406,6 @@ func (c *moreColumns) addStrings(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// lists returns the names of the lists of strings of a node type.
-func (m *More) lists(t int) (names []string) {
-	owner := fmt.Sprint("nodes/", t)
-	for _, a := range m.Dataset.Manifest().Columns {
-		if a.Owner == owner && a.DType == "utf8" {
-			names = append(names, a.Name)
-		}
-	}
-	return names
 }
 
 // addText continues a column of text.
@@ -439,7 +428,7 @@ func (c *moreColumns) addText(ctx context.Context, name string, list *formats.St
 	more := t.strings(ctx, name, i)
 	c.to.Strings = append(c.to.Strings, source.Strings{Name: name, Rows: c.n.count,
 		Each: func(yield func(string) error) error {
-			if err := c.m.eachString(list, yield); err != nil {
+			if err := source.EachString(c.m.Dataset, list, yield); err != nil {
 				return err
 			}
 			return more.Each(yield)

@@ -378,11 +378,10 @@ func (x *graphOf) split(ctx context.Context, n *nodeType, node *source.NodeType,
 		}
 	}
 	lists := map[splitKey][]int64{}
-	add := func(to splitKey, row int64) (err error) {
-		if lists[to], err = source.Grow(x.r.Budget.Ledger(), lists[to], 1); err == nil {
-			lists[to] = append(lists[to], row)
-		}
-		return err
+	add := func(to splitKey, row int64) error {
+		list := lists[to]
+		defer func() { lists[to] = list }()
+		return source.Append(x.r.Budget.Ledger(), &list, row)
 	}
 	most := 0 // index of a split
 	switch {

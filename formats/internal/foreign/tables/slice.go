@@ -211,11 +211,7 @@ func (x *graphOf) countAfter() {
 	x.g.Edges.Each = func(yield func(source.Batch) error) error {
 		err := each(func(b source.Batch) error {
 			for i := range b.Src {
-				t := 0
-				if b.Types != nil {
-					t = int(b.Types[i])
-				}
-				typ := x.g.Types[t]
+				typ := x.g.Types[source.TypeAt(b.Types, i)]
 				x.nodes[typ.Source].see(b.Src[i])
 				x.nodes[typ.Target].see(b.Dst[i])
 			}

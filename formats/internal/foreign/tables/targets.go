@@ -51,13 +51,9 @@ func (r *taskReader) openTargets() error {
 		return source.Error(r.x.at.Path(), "", -1, "correct the task's manifest, or take its folder away",
 			fmt.Errorf("the task %q recommends %q, which is no table", r.spec.Task, r.spec.To))
 	}
-	offsets, err := source.Grow(r.x.r.Budget.Ledger(), []int64(nil), 1)
-	if err != nil {
-		return err
-	}
-	r.to.Targets = &source.Targets{EdgeType: r.x.targetType(r.spec), Offsets: append(offsets, 0)}
+	r.to.Targets = &source.Targets{EdgeType: r.x.targetType(r.spec)}
 	r.targets = targets{node: r.x.nodes[to], ids: ids{dangling: true}}
-	return nil
+	return source.Append(r.x.r.Budget.Ledger(), &r.to.Targets.Offsets, 0)
 }
 
 // set takes the targets of a batch.
@@ -147,11 +143,7 @@ func (s *targets) take(r *taskReader, b *columnar.Batch, i int) (ok bool, err er
 		s.empty++
 		return false, nil
 	}
-	if to.Offsets, err = source.Grow(ledger, to.Offsets, 1); err != nil {
-		return false, err
-	}
-	to.Offsets = append(to.Offsets, int64(len(to.IDs)))
-	return true, nil
+	return true, source.Append(ledger, &to.Offsets, int64(len(to.IDs)))
 }
 
 // tellTargets notes the targets that are left out.

@@ -157,10 +157,7 @@ func edgesAreWhole(t testing.TB, name string, g *source.Graph, sound bool) error
 	n := int64(0)
 	err := g.Edges.Each(func(b source.Batch) error {
 		for i := range b.Src {
-			of := 0
-			if b.Types != nil {
-				of = int(b.Types[i])
-			}
+			of := source.TypeAt(b.Types, i)
 			sources, targets := g.Nodes[g.Types[of].Source].Count, g.Nodes[g.Types[of].Target].Count
 			if sound && (uint64(b.Src[i]) >= uint64(sources) || uint64(b.Dst[i]) >= uint64(targets)) {
 				t.Fatalf("%s: edge %d>%d of type %d, from %d nodes to %d", name, b.Src[i], b.Dst[i], of, sources,

@@ -96,10 +96,7 @@ func edges(s *strings.Builder, g *source.Graph) error {
 	n := int64(0)
 	if err := g.Edges.Each(func(b source.Batch) error {
 		for i := range b.Src {
-			at := 0
-			if b.Types != nil {
-				at = int(b.Types[i])
-			}
+			at := source.TypeAt(b.Types, i)
 			e := fmt.Sprintf("%d>%d", b.Src[i], b.Dst[i])
 			for k, c := range g.Edges.Columns {
 				w := c.RowBytes()

@@ -78,11 +78,15 @@ func (t *Table) widen(to []float32, raw []byte, first int64) {
 	} else {
 		t.DType.Floats(to, raw)
 	}
-	if !t.Normalise {
-		return
+	if t.Normalise {
+		Normalise(to, t.Width)
 	}
-	for i := 0; i < len(to); i += t.Width {
-		row, sum := to[i:i+t.Width], float32(0)
+}
+
+// Normalise divides rows by their sums, where these are not 0.
+func Normalise(rows []float32, width int) {
+	for i := 0; i < len(rows); i += width {
+		row, sum := rows[i:i+width], float32(0)
 		for _, v := range row {
 			sum += v
 		}
@@ -92,6 +96,16 @@ func (t *Table) widen(to []float32, raw []byte, first int64) {
 			}
 		}
 	}
+}
+
+// Floats returns all rows of a column as float32: in its own memory, where they lie there so.
+func (t *Table) Floats() []float32 {
+	if t.plain() {
+		return floats(t.bytes)
+	}
+	to := make([]float32, t.Rows*int64(t.Width))
+	t.widen(to, t.bytes, 0)
+	return to
 }
 
 // rows returns rows lo to hi of a table whose bytes are at hand, as they lie there.

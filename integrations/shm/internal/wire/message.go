@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -26,6 +27,24 @@ const (
 
 // Magic begins HELLO and WELCOME.
 var Magic = [8]byte([]byte("khopfeed"))
+
+// The codes of ERROR (docs/feed.md, "Errors").
+const (
+	CodeMessage    shm.Code = iota + 1 // a rule of the protocol was broken
+	CodeVersion                        // no common version
+	CodeUser                           // another user
+	CodeRank                           // no such rank
+	CodeTaken                          // another consumer has the rank
+	CodeFull                           // too many consumers
+	CodeIndexDType                     // the ring does not have it
+	CodeState                          // a state of another dataset or other options
+	CodeEpochs                         // an epoch beyond the last
+	CodeLoad                           // making a batch failed
+	CodeMemory                         // no room for the ring
+	CodeEnding                         // the server is shutting down
+	CodeReaders                        // readers of a broadcast ring asked for different places
+	CodeStalled                        // the readers of a broadcast ring waited too long for this one
+)
 
 // AnyRank in HELLO asks for the lowest rank that is free.
 const AnyRank = 1<<32 - 1

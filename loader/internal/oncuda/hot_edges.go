@@ -1,4 +1,4 @@
-package sampling
+package oncuda
 
 import (
 	"context"
@@ -9,14 +9,15 @@ import (
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
 
-// HotAdjacency is a copy of the in-edges of some nodes in device memory, for graphs whose arrays stay in host memory:
+// hotAdjacency is a copy of the in-edges of some nodes in device memory, for graphs whose arrays stay in host memory:
 // picks among these do not go over the bus. Samples stay the same.
-type HotAdjacency struct {
-	Nodes int64 // that have a copy
-	Edges int64 // in the copies
+type hotAdjacency struct {
+	nodes int64 // that have a copy
+	edges int64 // in the copies
 
 	start, indices, types unified.Buffer
 }
@@ -24,15 +25,15 @@ type HotAdjacency struct {
 // maxHotEdges is the greatest start plus one.
 const maxHotEdges = math.MaxUint32 - 1
 
-// NewHotAdjacency copies the in-edges of nodes, in the given order (fused ids, the hottest first), until bytes of
+// newHotAdjacency copies the in-edges of nodes, in the given order (fused ids, the hottest first), until bytes of
 // device memory are used up; it passes over nodes whose in-edges do not fit. It first takes 4 bytes for each node of
 // the graph; if they do not fit, it copies nothing. The stream is used, and waited for, until it returns.
 //
-// Errors: ErrGraph for invalid columns, graph.ErrSeed for an id that is not a node, those of the device, the
+// Errors: sampling.ErrGraph for invalid columns, graph.ErrSeed for an id that is not a node, those of the device, the
 // context's cause.
-func NewHotAdjacency(ctx context.Context, stream *device.Stream, g *graph.Graph, order []int64, bytes int64,
-	mem pinned.Options) (*HotAdjacency, error) {
-	h := &HotAdjacency{}
+func newHotAdjacency(ctx context.Context, stream *device.Stream, g *graph.Graph, order []int64, bytes int64,
+	mem pinned.Options) (*hotAdjacency, error) {
+	h := &hotAdjacency{}
 	mem.Place = pinned.Device
 	for _, b := range []*unified.Buffer{&h.start, &h.indices, &h.types} {
 		b.Options = mem
@@ -47,7 +48,7 @@ func NewHotAdjacency(ctx context.Context, stream *device.Stream, g *graph.Graph,
 	return h, nil
 }
 
-func (h *HotAdjacency) copy(ctx context.Context, stream *device.Stream, g *graph.Graph, order []int64, bytes int64,
+func (h *hotAdjacency) copy(ctx context.Context, stream *device.Stream, g *graph.Graph, order []int64, bytes int64,
 	staging *unified.Buffer) error {
 	n := g.NumNodes()
 	idSize, typeSize := g.Indices().DType().Size(), g.Types().DType().Size()
@@ -61,7 +62,7 @@ func (h *HotAdjacency) copy(ctx context.Context, stream *device.Stream, g *graph
 	}
 	start = start[:n]
 	chosen, err := h.choose(g, order, start, room)
-	if err != nil || h.Nodes == 0 {
+	if err != nil || h.nodes == 0 {
 		return err
 	}
 	if err := h.start.Claim(4 * n); err != nil {
@@ -83,7 +84,7 @@ func (h *HotAdjacency) copy(ctx context.Context, stream *device.Stream, g *graph
 }
 
 // choose sets where the copies begin, and returns the nodes that have one, in order.
-func (h *HotAdjacency) choose(g *graph.Graph, order []int64, start []uint32, room int64) (chosen []int64, err error) {
+func (h *hotAdjacency) choose(g *graph.Graph, order []int64, start []uint32, room int64) (chosen []int64, err error) {
 	for v := range start {
 		start[v] = math.MaxUint32
 	}
@@ -94,14 +95,15 @@ func (h *HotAdjacency) choose(g *graph.Graph, order []int64, start []uint32, roo
 		}
 		from, to := indptr[v], indptr[v+1]
 		if from < 0 || from > to || to > g.NumEdges() {
-			return nil, errColumn(v, from, to, int(g.NumEdges()))
+			return nil, fmt.Errorf("%w: node %d: its edges are %d to %d of %d", sampling.ErrGraph, v, from, to,
+				g.NumEdges())
 		}
-		if from == to || start[v] != math.MaxUint32 || to-from > room-h.Edges {
+		if from == to || start[v] != math.MaxUint32 || to-from > room-h.edges {
 			continue
 		}
-		start[v] = uint32(h.Edges)
-		h.Edges += to - from
-		h.Nodes++
+		start[v] = uint32(h.edges)
+		h.edges += to - from
+		h.nodes++
 		chosen = append(chosen, v)
 	}
 	return chosen, nil
@@ -111,10 +113,10 @@ func (h *HotAdjacency) choose(g *graph.Graph, order []int64, start []uint32, roo
 const hotChunk = 4 << 20
 
 // columns copies the chosen nodes' part of an edge array to the device.
-func (h *HotAdjacency) columns(ctx context.Context, stream *device.Stream, g *graph.Graph, chosen []int64,
+func (h *hotAdjacency) columns(ctx context.Context, stream *device.Stream, g *graph.Graph, chosen []int64,
 	array unified.Tensor, to, staging *unified.Buffer) error {
 	size := array.DType().Size()
-	if err := to.Claim(h.Edges * size); err != nil {
+	if err := to.Claim(h.edges * size); err != nil {
 		return err
 	}
 	buf, err := unified.Grow[uint8](staging, hotChunk, 0)
@@ -147,15 +149,15 @@ func (h *HotAdjacency) columns(ctx context.Context, stream *device.Stream, g *gr
 	return flush()
 }
 
-// AddTo makes samplers use the copies. They must stay open as long as the topology is in use.
-func (h *HotAdjacency) AddTo(t *Topology) {
+// addTo makes samplers use the copies. They must stay open as long as the topology is in use.
+func (h *hotAdjacency) addTo(t *sampling.Topology) {
 	t.HotStart, t.HotIndices, t.HotTypes = h.start.Address(), h.indices.Address(), h.types.Address()
 }
 
-// Bytes returns the bytes of device memory that the copies take.
-func (h *HotAdjacency) Bytes() int64 { return h.start.Cap() + h.indices.Cap() + h.types.Cap() }
+// bytes returns the bytes of device memory that the copies take.
+func (h *hotAdjacency) bytes() int64 { return h.start.Cap() + h.indices.Cap() + h.types.Cap() }
 
 // Close frees the copies.
-func (h *HotAdjacency) Close() error {
+func (h *hotAdjacency) Close() error {
 	return errors.Join(h.start.Close(), h.indices.Close(), h.types.Close())
 }

@@ -317,11 +317,8 @@ func (p *layerPicker[V]) count(st *stage[V], ends []int32) (int64, error) {
 // choose picks among the edges from .. to-1 of a destination that has degree of them.
 func (p *layerPicker[V]) choose(st *stage[V], from, to, degree int64) (err error) {
 	want, have := int64(p.made)+to-from, int64(p.made)
-	if p.picks, err = unified.Grow[int64](&p.picksMem, want, have); err != nil {
-		return err
-	}
 	array := &p.out.Buffers.Arrays[st.layer*len(p.a.edges)+st.edgeType]
-	if p.weights, err = unified.Grow[float32](array, want, have); err != nil {
+	if err := cmp.Or(grow(&p.picks, &p.picksMem, want, have), grow(&p.weights, array, want, have)); err != nil {
 		return err
 	}
 	n, all := uint64(0), uint64(0)

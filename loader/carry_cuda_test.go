@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -22,6 +24,7 @@ import (
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/loader/tier"
 	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/sampling"
 )
 
 // Rows that copies bring are those of the CPU; no kernel reads the column, nothing page-locks it, and what the slots
@@ -36,8 +39,7 @@ func TestCopiesBringRowsToADevice(t *testing.T) {
 	opt.Device.Name, opt.Tuning.Carry, opt.Device.Cache = "cuda:0", loader.CarryCopies, 10_000
 	l := open(t, g, opt)
 	held := l.Stats().Memory.Batches
-	for _, err := range l.Epoch(context.Background(), 0) {
-		expect.OK(t, err)
+	for range each(t, l.Epoch(context.Background(), 0)) {
 	}
 	// Lists of ids are taken with the first batch that needs them.
 	if now := l.Stats().Memory.Batches; held < 100*129*4 || now > held+held/10 {
@@ -140,8 +142,7 @@ func TestColumnsOnDiskComeToADevice(t *testing.T) {
 			opt.Device.Name = "cuda:0"
 			a, b := open(t, g, mapped), open(t, g, opt)
 			for epoch := range uint64(2) {
-				for _, err := range b.Epoch(context.Background(), epoch) {
-					expect.OK(t, err)
+				for range each(t, b.Epoch(context.Background(), epoch)) {
 					break
 				}
 				want, got := digests(t, a.Epoch(background, epoch)), digests(t, b.Epoch(background, epoch))
@@ -230,4 +231,62 @@ func TestHotRowsOfColumnsOnDiskStayOnADevice(t *testing.T) {
 			t.Errorf("%s: a batch asks the disk's cache for %d rows", name, asked)
 		}
 	}
+}
+
+// A consumer's stream waits for a batch whose rows are still on their way from page-locked memory to the device, and
+// the batch is released. What the disk reads for the slot's next batch must not be written there meanwhile.
+func TestRowsOnTheirWayToAConsumersStreamAreNotReadOver(t *testing.T) {
+	needDisk(t)
+	d := cudatest.Open(t)
+	cudatest.Configure(t, "order=forward") // nothing but the batch's own work goes before its rows
+	consumer, err := d.NewStream()
+	check(t, err)
+	defer consumer.Close()
+	var mu sync.Mutex
+	came := sync.NewCond(&mu)
+	requests, awaited := 0, 0
+	var on atomic.Bool
+	// one request at a time, of a page: when the third comes, two have been written where they belong
+	loader.ReadWith(t, diskio.ReaderOptions{Depth: 1, Engine: "threads", Shape: disk.Shape{Page: 4096, Most: 4096},
+		Intercept: func(_ string, _ int64, _ []byte, n int, err error) (int, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			requests++
+			came.Broadcast()
+			return n, err
+		}})
+	g := graphs.Wide(t, 300, 6)
+	l := open(t, onDisk(t, g), loader.Options{Sampler: watchedSampler{sampling.Neighbor{Fanouts: []int{5, 5}},
+		func(*graph.Sample) {
+			mu.Lock()
+			defer mu.Unlock()
+			for on.Load() && requests < awaited {
+				came.Wait()
+			}
+		}}, Residence: loader.Disk, Disk: loader.DiskOptions{CacheBytes: 1},
+		Device: loader.DeviceOptions{Name: "cuda:0", Cache: loader.NoDeviceCache}, BatchSize: 64,
+		Workers: 1, Tuning: loader.TuningOptions{Prefetch: 1},
+		Columns: loader.ColumnOptions{Nodes: []string{"feature"}, Seeds: []string{}}})
+	var got, want [][]byte
+	var kept *loader.Batch
+	for b, err := range l.Epoch(background, 0) {
+		check(t, err)
+		if kept == nil { // then all others share one slot
+			kept = b.Keep()
+			continue
+		}
+		got, want = append(got, copyLater(t, d, consumer, b)), append(want, rowsOf(t, l, b))
+		mu.Lock()
+		awaited = requests + 3
+		mu.Unlock()
+		on.Store(b.Number+1 < l.AllBatches())
+	}
+	kept.Release()
+	check(t, consumer.Synchronize())
+	for i := range got {
+		if string(got[i]) != string(want[i]) {
+			t.Errorf("batch %d changed under its consumer", i+1)
+		}
+	}
+	expect.That(t, len(got) >= 3, "%d batches", len(got))
 }

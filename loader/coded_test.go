@@ -55,8 +55,7 @@ func TestCodedRowsAreDeliveredAsNumbers(t *testing.T) {
 				BatchSize: 7, Verify: true, Seeds: loader.AllNodes(), Residence: residence,
 				Disk:   loader.DiskOptions{CacheBytes: 100},
 				Device: loader.DeviceOptions{Name: "cpu"}}))(t)
-			for b, err := range l.Epoch(background, 0) {
-				expect.OK(t, err)
+			for b := range each(t, l.Epoch(background, 0)) {
 				checkCoded(t, b, to)
 			}
 			expect.OK(t, l.Close())
@@ -115,8 +114,7 @@ func sameHoweverLoaded(t *testing.T, data *formats.Dataset, widen []string) (wan
 			Device: loader.DeviceOptions{Name: "cpu"}}))(t)
 		of := xxh3.New()
 		for epoch := range uint64(2) {
-			for b, err := range l.Epoch(background, epoch) {
-				expect.OK(t, err)
+			for b := range each(t, l.Epoch(background, epoch)) {
 				fmt.Fprintln(of, digestOf(b))
 			}
 		}

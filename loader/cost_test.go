@@ -39,8 +39,7 @@ func TestSeedsOfSeveralTypesCostTheSameInAnyOrder(t *testing.T) {
 		growth.Linear(t, 3000, func(n int) {
 			l := open(t, g, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{1}}, BatchSize: 64, Workers: 1,
 				Seeds: loader.GivenSeeds(alternating(n, sets)), Shuffle: true})
-			for _, err := range l.Range(background, 0, 0, 4) {
-				expect.OK(t, err)
+			for range each(t, l.Range(background, 0, 0, 4)) {
 			}
 			expect.OK(t, l.Close())
 		})

@@ -31,8 +31,7 @@ func TestStatsAreTheSumsOfWhatTheLoopReceived(t *testing.T) {
 		add := func(x unified.Tensor) {
 			want.Rows, want.Bytes = want.Rows+uint64(x.Len()), want.Bytes+uint64(len(x.Bytes()))
 		}
-		for b, err := range l.Epoch(background, 0) {
-			expect.OK(t, err)
+		for b := range each(t, l.Epoch(background, 0)) {
 			want.Batches++
 			for _, n := range b.Sample.NumNodes[3] {
 				want.Nodes += uint64(n)
@@ -186,8 +185,7 @@ func TestDeviceNames(t *testing.T) {
 
 func TestCopyToWantsRoomForTheTensor(t *testing.T) {
 	l := open(t, graphs.Plain(t, 50, 4), loader.Options{Sampler: neighbor})
-	for b, err := range l.Epoch(background, 0) {
-		expect.OK(t, err)
+	for b := range each(t, l.Epoch(background, 0)) {
 		x := b.X()
 		n := len(x.Bytes())
 		for _, size := range []int{n - 1, n, n + 1} {

@@ -3,6 +3,7 @@
 package loader_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -454,8 +455,7 @@ func TestBatchesOfADeviceLieThere(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			c.opt.Sampler, c.opt.Device.Name = neighbor, "cuda"
 			l := open(t, g, c.opt)
-			for b, err := range l.Range(context.Background(), 0, 0, 2) {
-				expect.OK(t, err)
+			for b := range each(t, l.Range(context.Background(), 0, 0, 2)) {
 				if x := b.X(); x.Placement() != pinned.Device || b.Device() != "cuda:0" {
 					t.Fatalf("features are %v on %s", x, b.Device())
 				}
@@ -477,4 +477,33 @@ func TestBatchesOfADeviceLieThere(t *testing.T) {
 				"%d rows, %d hits, %d bytes saved", s.DeviceRows, s.DeviceHits, s.DeviceSaved)
 		})
 	}
+}
+
+// weighingOnDevice looks at the columns that a device's worker gets.
+type weighingOnDevice struct {
+	weighing
+	look func(sampling.DeviceEnv)
+}
+
+func (w weighingOnDevice) OpenDevice(env sampling.DeviceEnv) (sampling.DeviceWorker, error) {
+	w.look(env)
+	return w.Neighbor.OpenDevice(env)
+}
+
+func TestDeviceHasTheColumnsThatASamplerReads(t *testing.T) {
+	cudatest.Open(t)
+	g := graphs.Plain(t, 200, 3)
+	source, _ := g.EdgeColumn("weight")
+	have := make([]byte, len(source.Bytes()))
+	s := weighingOnDevice{weighing{sampling.Neighbor{Fanouts: []int{2}}, "weight", nil}, func(env sampling.DeviceEnv) {
+		expect.Ensure(t, len(env.Topology.Columns) == 1, "%d columns", len(env.Topology.Columns))
+		err := env.Stream.CopyToHost(have, env.Topology.Columns[0])
+		if err == nil {
+			err = env.Stream.Synchronize()
+		}
+		expect.OK(t, err)
+	}}
+	l := open(t, g, loader.Options{Sampler: s, BatchSize: 8, Device: loader.DeviceOptions{Name: "cuda"}})
+	expect.That(t, bytes.Equal(have, source.Bytes()), "the column on the device is not the source's")
+	expect.OK(t, lastError(l.Epoch(background, 0)))
 }

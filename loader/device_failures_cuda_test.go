@@ -205,8 +205,7 @@ func holdSlot(t *testing.T, g *graph.Graph, opt loader.Options) {
 	l := open(t, g, opt)
 	var sums [][]byte
 	var want []string
-	for b, err := range l.Epoch(context.Background(), 0) {
-		expect.OK(t, err)
+	for b := range each(t, l.Epoch(context.Background(), 0)) {
 		sums = append(sums, copyLater(t, d, consumer, b))
 		want = append(want, string(rowsOf(t, l, b)))
 	}
@@ -239,8 +238,7 @@ func rowsOf(t *testing.T, l *loader.Loader, b *loader.Batch) []byte {
 	opt.Device.Name, opt.Device.Memory, opt.Device.Cache, opt.Tuning.Carry, opt.Residence = "cpu", 0, 0, 0,
 		loader.Mapped
 	c := open(t, graphs.Wide(t, 300, 6), opt)
-	for same, err := range c.Range(context.Background(), b.Epoch, b.Number, 1) {
-		expect.OK(t, err)
+	for same := range each(t, c.Range(context.Background(), b.Epoch, b.Number, 1)) {
 		return slices.Clone(same.X().Bytes())
 	}
 	return nil

@@ -15,8 +15,7 @@ func TestAnyByteOfABatchChangesItsDigest(t *testing.T) {
 	g := graphs.Typed(t, 60, 40)
 	l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 20,
 		Columns: loader.ColumnOptions{Edges: []string{"stars"}}})
-	for b, err := range l.Epoch(background, 0) {
-		expect.OK(t, err)
+	for b := range each(t, l.Epoch(background, 0)) {
 		var arrays [][]byte
 		isColumn := make(map[int]bool)
 		for _, x := range [][]unified.Tensor{b.Sample.Nodes, b.Sample.SeedLocal} {

@@ -125,8 +125,7 @@ func TestDigestIsTheHashOfTheArraysByName(t *testing.T) {
 			c.opt.Sampler = neighbor
 		}
 		l := open(t, c.g, c.opt)
-		for b, err := range l.Epoch(background, 0) {
-			expect.OK(t, err)
+		for b := range each(t, l.Epoch(background, 0)) {
 			topology, full := b.Digest()
 			want := hashArrays(arraysOf(c.g, b, false))
 			expect.That(t, topology == want, "topology %016x, want %016x", topology, want)
@@ -167,8 +166,7 @@ func digestsWithBreaks(t *testing.T, r *rand.Rand, l *loader.Loader, epoch, firs
 	seq := l.Range(background, epoch, first, 1<<62)
 	for seq != nil {
 		var next func(func(*loader.Batch, error) bool)
-		for b, err := range seq {
-			expect.OK(t, err)
+		for b := range each(t, seq) {
 			digests[at] = digestOf(b)
 			at += l.Options().WorldSize
 			if r.IntN(5) == 0 {

@@ -109,8 +109,7 @@ func TestPackedRowsMakeTheSameBatches(t *testing.T) {
 	mapped.Residence = loader.Mapped
 	a, b := open(t, g, mapped), open(t, g, opt)
 	for _, epoch := range []uint64{0, 1, 7, 8, 2} {
-		for _, err := range b.Range(background, epoch, 3, 9) {
-			expect.OK(t, err)
+		for range each(t, b.Range(background, epoch, 3, 9)) {
 			break
 		}
 		want, got := digests(t, a.Epoch(background, epoch)), digests(t, b.Epoch(background, epoch))
@@ -150,8 +149,7 @@ func TestColumnsOnDiskFollowAnyOrderOfRuns(t *testing.T) {
 	mapped.Residence = loader.Mapped
 	a, b := open(t, g, mapped), open(t, g, onDiskOptions)
 	part := func(l *loader.Loader, epoch, first, count uint64, stop int) (list []string) {
-		for x, err := range l.Range(background, epoch, first, count) {
-			expect.OK(t, err)
+		for x := range each(t, l.Range(background, epoch, first, count)) {
 			if list = append(list, digestOf(x)); len(list) == stop {
 				break
 			}
@@ -250,8 +248,7 @@ func TestTheDiskReadsAheadOfTheSlots(t *testing.T) {
 	mapped.Residence = loader.Mapped
 	l := open(t, g, opt)
 	var got []string
-	for b, err := range l.Epoch(background, 0) {
-		expect.OK(t, err)
+	for b := range each(t, l.Epoch(background, 0)) {
 		for deadline := time.Now().Add(2 * time.Minute); len(got) == 0 && l.Stats().OnDisk.Batches < 5; {
 			if time.Now().After(deadline) {
 				t.Fatalf("reads of %d batches have begun", l.Stats().OnDisk.Batches)

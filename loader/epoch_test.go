@@ -34,8 +34,7 @@ func TestAnEpochGoesOverEverySeedOnceInTheOrderGiven(t *testing.T) {
 					want = append(want, int32(114-item))
 				}
 				number := uint64(0)
-				for b, err := range l.Epoch(background, epoch) {
-					expect.OK(t, err)
+				for b := range each(t, l.Epoch(background, epoch)) {
 					seeds := seedsOf(t, b)
 					expect.Ensure(t,
 						len(seeds) == min(batchSize, 115-len(got)) && b.Number == number && b.Epoch == epoch &&
@@ -70,8 +69,7 @@ func TestTheOrderOfAnEpochIsKeyedByTheTypeOfItsSeeds(t *testing.T) {
 			Seeds: loader.AllNodes(c.types...)})
 		order := rng.NewPermutation(rng.Stream(rng.StageKey(rng.BatchKey(seed, epoch, instance, 0), c.key, rng.Shuffle,
 			0), 0), c.items)
-		for b, err := range l.Epoch(background, epoch) {
-			expect.OK(t, err)
+		for b := range each(t, l.Epoch(background, epoch)) {
 			_, users := b.Seeds(0)
 			_, items := b.Seeds(1)
 			if got := append(slices.Clone(users), items...); len(got) != 1 || got[0] != int64(order.At(b.Number)) {
@@ -87,8 +85,7 @@ func TestColumnsComeWithTheirNodes(t *testing.T) {
 		Columns: loader.ColumnOptions{Edges: []string{"weight"}}})
 	weights, _ := g.EdgeColumn("weight")
 	all := view[float32](t, weights)
-	for b, err := range l.Epoch(background, 0) {
-		expect.OK(t, err)
+	for b := range each(t, l.Epoch(background, 0)) {
 		nodes, x, y := view[int32](t, b.Sample.Nodes[0]), view[float32](t, b.X()), view[int64](t, b.Y())
 		if b.X().Dim(0) != int64(len(nodes)) || b.X().Dim(1) != 3 || int64(len(y)) != b.Sample.NumNodes[0][0] {
 			t.Fatalf("%d nodes, features %v, labels %v", len(nodes), b.X(), b.Y())
@@ -129,8 +126,7 @@ func TestColumnsAreTheDefaultOnesUnlessNamed(t *testing.T) {
 	} {
 		l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 64, Columns: loader.ColumnOptions{Nodes: c.node,
 			Seeds: c.seed, Edges: c.edge}})
-		for b, err := range l.Epoch(background, 0) {
-			expect.OK(t, err)
+		for b := range each(t, l.Epoch(background, 0)) {
 			got := [4]bool{b.Node(0, "feature").Valid(), b.Node(1, "feature").Valid(), b.Seed(0, "label").Valid(),
 				b.Edge(0, 0, "stars").Valid()}
 			expect.That(t, got == c.want, "%s: columns there %v, want %v", c.what, got, c.want)
@@ -153,8 +149,7 @@ func TestSeedsMayBeFewRepeatedOrOfSeveralTypes(t *testing.T) {
 	run := func(g *graph.Graph, seeds loader.SeedSource, opt loader.Options) (list [][]int64) {
 		t.Helper()
 		opt.Sampler, opt.Seeds = neighbor, seeds
-		for b, err := range open(t, g, opt).Epoch(background, 0) {
-			expect.OK(t, err)
+		for b := range each(t, open(t, g, opt).Epoch(background, 0)) {
 			list = append(list, slices.Clone(b.Sample.NumNodes[0]))
 			for ty := range b.Sample.SeedLocal {
 				list = append(list, []int64{b.Sample.SeedLocal[ty].Len()})
@@ -254,8 +249,7 @@ func TestBreakingOutLeavesTheLoaderReady(t *testing.T) {
 	want := digests(t, l.Epoch(background, 0))
 	for stop := range len(want) {
 		var got []string
-		for b, err := range l.Epoch(background, 0) {
-			expect.OK(t, err)
+		for b := range each(t, l.Epoch(background, 0)) {
 			if got = append(got, digestOf(b)); len(got) > stop {
 				break
 			}
@@ -284,8 +278,7 @@ func TestAPanicInTheBodyPassesAndLeavesTheLoaderReady(t *testing.T) {
 
 func TestASecondEpochMeanwhileIsRefused(t *testing.T) {
 	l := open(t, graphs.Plain(t, 200, 5), loader.Options{Sampler: neighbor, BatchSize: 50})
-	for _, err := range l.Epoch(background, 0) {
-		expect.OK(t, err)
+	for range each(t, l.Epoch(background, 0)) {
 		n := 0
 		for b, err := range l.Epoch(background, 1) {
 			n++

@@ -259,8 +259,7 @@ func TestMemoryThatIsNotTakenBackIsAnError(t *testing.T) {
 	none := &shelf{given: map[*byte]int{}}
 	opt.Tuning.Prefetch, opt.Hooks.RowMemory = 1, none
 	l = expect.Must(loader.New(graphs.Plain(t, 60, 4), opt))(t)
-	for b, err := range l.Epoch(background, 0) {
-		expect.OK(t, err)
+	for b := range each(t, l.Epoch(background, 0)) {
 		b.Keep()
 		expect.OK(t, l.Close())
 		b.Release()

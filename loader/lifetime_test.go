@@ -20,8 +20,7 @@ func TestAKeptBatchStaysAsItIsUntilReleased(t *testing.T) {
 		Tuning: loader.TuningOptions{Prefetch: 3}})
 	want := digests(t, l.Epoch(background, 0))
 	var kept []*loader.Batch
-	for b, err := range l.Epoch(background, 0) {
-		expect.OK(t, err)
+	for b := range each(t, l.Epoch(background, 0)) {
 		if b.Number%5 == 0 && len(kept) < 3 {
 			kept = append(kept, b.Keep().Keep())
 		}
@@ -62,8 +61,7 @@ func TestReleaseInTheBodyUndoesKeep(t *testing.T) {
 		Tuning: loader.TuningOptions{Prefetch: 1}})
 	want := digests(t, l.Epoch(background, 0))
 	var got []string
-	for b, err := range l.Epoch(background, 0) {
-		expect.OK(t, err)
+	for b := range each(t, l.Epoch(background, 0)) {
 		b.Release()
 		b.Keep()
 		b.Release()
@@ -106,8 +104,7 @@ func TestAReleaseElsewhereLetsTheLoopGoOn(t *testing.T) {
 		}
 	}()
 	n := 0
-	for b, err := range l.Epoch(background, 0) {
-		expect.OK(t, err)
+	for b := range each(t, l.Epoch(background, 0)) {
 		n++
 		kept <- b.Keep()
 	}

@@ -55,8 +55,7 @@ func TestAnEpochGoesOverAllEdges(t *testing.T) {
 					int64(stars[pos])}]++
 			}
 		}
-		for b, err := range l.Epoch(t.Context(), 0) {
-			expect.OK(t, err)
+		for b := range each(t, l.Epoch(t.Context(), 0)) {
 			for e := range s.Edges {
 				x := b.Links(e)
 				sources, targets := endsOf(t, g, b, e)
@@ -83,8 +82,7 @@ func TestSeedsThatAreEdgesAreLeftOutOfTheirBatch(t *testing.T) {
 			Seeds: loader.AllEdges("likes",
 				"friend"), Columns: loader.ColumnOptions{EdgePos: true}})
 		var seen, backs int
-		for b, err := range l.Epoch(t.Context(), 0) {
-			expect.OK(t, err)
+		for b := range each(t, l.Epoch(t.Context(), 0)) {
 			gone := map[[3]int64]bool{}
 			back := map[[3]int64]bool{}
 			for e := range s.Edges {
@@ -154,8 +152,7 @@ func TestStatisticsCountNegatives(t *testing.T) {
 	l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 100, Seeds: loader.AllEdges(),
 		Links: loader.LinkOptions{Negatives: sampling.Negatives{Ratio: 2, Strict: true, Tries: 1}}})
 	var links, negatives, missed uint64
-	for b, err := range l.Epoch(t.Context(), 0) {
-		expect.OK(t, err)
+	for b := range each(t, l.Epoch(t.Context(), 0)) {
 		x := b.Links(0)
 		links += uint64(len(x.Items))
 		negatives, missed = negatives+uint64(len(x.Sources)-len(x.Items)), missed+uint64(x.Missed)
@@ -174,8 +171,7 @@ func TestEveryTypeOfSeedsHasItsNegatives(t *testing.T) {
 	l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 90, Shuffle: true, Seeds: loader.AllEdges(),
 		Links: loader.LinkOptions{Negatives: of}})
 	seen := make([]int, len(s.Edges))
-	for b, err := range l.Epoch(t.Context(), 0) {
-		expect.OK(t, err)
+	for b := range each(t, l.Epoch(t.Context(), 0)) {
 		for e := range s.Edges {
 			x := b.Links(e)
 			edges := blockEdges(t, b, s, e)
@@ -276,8 +272,7 @@ func TestLabelsGivenForEdgesOfATypeAreTheirs(t *testing.T) {
 	}
 	opt := loader.Options{Sampler: neighbor, BatchSize: 32, Seeds: seeds(100), Times: loader.IgnoreTimes}
 	l := open(t, g, opt)
-	for b, err := range l.Epoch(t.Context(), 0) {
-		expect.OK(t, err)
+	for b := range each(t, l.Epoch(t.Context(), 0)) {
 		for i, x := 0, b.Links(e); i < len(x.Items); i++ {
 			expect.Ensure(t, x.Labels[i] == 100+x.Items[i] && x.Times[i] == -x.Labels[i],
 				"edge %d has label %d and time %d", x.Items[i], x.Labels[i], x.Times[i])
@@ -350,8 +345,7 @@ func TestASourceOfManyTargetsComesWithOneOfThem(t *testing.T) {
 	const epochs = 400
 	seen := map[[2]int64]int{}
 	for epoch := range uint64(epochs) {
-		for b, err := range l.Epoch(t.Context(), epoch) {
-			expect.OK(t, err)
+		for b := range each(t, l.Epoch(t.Context(), epoch)) {
 			x := b.Links(e)
 			expect.Ensure(t, len(x.Sources) == 3*len(x.Items), "%d edges of %d items", len(x.Sources), len(x.Items))
 			for i, item := range x.Items {

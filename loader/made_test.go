@@ -74,8 +74,7 @@ func TestRowsAreGatheredIntoMemoryOfTheUsers(t *testing.T) {
 	opt.Hooks.RowMemory = s
 	l := expect.Must(loader.New(g, opt))(t)
 	var got []string
-	for b, err := range l.Epoch(t.Context(), 0) {
-		expect.OK(t, err)
+	for b := range each(t, l.Epoch(t.Context(), 0)) {
 		got = append(got, digestOf(b))
 		expect.That(t, s.has(b.X()) && s.has(b.Y()) && s.has(b.Edge(0, 0, "weight")) && !s.has(b.Sample.Nodes[0]),
 			"rows lie elsewhere, or ids in the users' memory")
@@ -110,8 +109,7 @@ func TestMadeSeesEveryBatchBeforeTheLoop(t *testing.T) {
 		return nil
 	}
 	l := open(t, g, opt)
-	for b, err := range l.Epoch(t.Context(), 2) {
-		expect.OK(t, err)
+	for b := range each(t, l.Epoch(t.Context(), 2)) {
 		mu.Lock()
 		slot, ok := made[digestOf(b)]
 		mu.Unlock()
@@ -143,8 +141,7 @@ func TestSeedsAreToldAsTheyWereAskedFor(t *testing.T) {
 	ids := []int64{5, 7, 5, 99, 0, 7}
 	l := open(t, g, loader.Options{Sampler: neighbor, Seeds: loader.NodeIDs(ids), BatchSize: 4, Shuffle: true})
 	seen := map[int64]bool{}
-	for b, err := range l.Epoch(t.Context(), 1) {
-		expect.OK(t, err)
+	for b := range each(t, l.Epoch(t.Context(), 1)) {
 		got, items := b.Seeds(0)
 		if !slices.Equal(seedsOf(t, b), func() (s []int32) {
 			for _, id := range got {

@@ -3,6 +3,7 @@ package loader_test
 import (
 	"context"
 	"fmt"
+	"iter"
 	"testing"
 
 	"github.com/khop-gnn/khop/internal/expect"
@@ -30,11 +31,22 @@ func open(t testing.TB, src loader.Source, opt loader.Options) *loader.Loader {
 
 var neighbor = sampling.Neighbor{Fanouts: []int{4, 3}, Frontier: sampling.AllNodes}
 
+// each ranges over batches, none of which may fail.
+func each(t testing.TB, batches iter.Seq2[*loader.Batch, error]) iter.Seq[*loader.Batch] {
+	return func(yield func(*loader.Batch) bool) {
+		t.Helper()
+		for b, err := range batches {
+			if expect.OK(t, err); !yield(b) {
+				return
+			}
+		}
+	}
+}
+
 // digests collects "number padded topology full" of all batches.
-func digests(t testing.TB, seq func(func(*loader.Batch, error) bool)) (list []string) {
+func digests(t testing.TB, seq iter.Seq2[*loader.Batch, error]) (list []string) {
 	t.Helper()
-	for b, err := range seq {
-		expect.OK(t, err)
+	for b := range each(t, seq) {
 		list = append(list, digestOf(b))
 	}
 	return list

@@ -41,8 +41,7 @@ func traceOf(t *testing.T, g *graph.Graph, opt loader.Options) (x traced) {
 	n := l.NumBatches()
 	tried := min(n, 4)
 	for epoch := range uint64(2) {
-		for b, err := range l.Epoch(background, epoch) {
-			expect.OK(t, err)
+		for b := range each(t, l.Epoch(background, epoch)) {
 			var rows []uint32
 			nodes := view[int32](t, b.Sample.Nodes[0])
 			for _, part := range [][]int32{nodes, nodes[:b.Sample.NumNodes[0][0]]} { // of nodes, and of seeds

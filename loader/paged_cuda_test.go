@@ -48,8 +48,7 @@ func TestATopologyOnDiskIsSampledByTheCPUForADevice(t *testing.T) {
 			plan := expect.Must(loader.Plan(background, g, opt))(t)
 			l := open(t, g, opt)
 			expect.Same(t, digests(t, l.Range(background, 1, 3, 4)), want, name)
-			for b, err := range l.Range(background, 0, 0, 1) {
-				expect.OK(t, err)
+			for b := range each(t, l.Range(background, 0, 0, 1)) {
 				for i, a := range l.Arrays() {
 					at := b.Array(i)
 					expect.That(t, a.OnHost() || !at.Valid() || at.Placement() == pinned.Device, "%s: %s is %v", name,

@@ -139,8 +139,7 @@ func (s situation) run(t *testing.T) loader.Report {
 		}
 		l := open(t, from, opt)
 		n := 0
-		for _, err := range l.Epoch(background, 0) {
-			expect.OK(t, err)
+		for range each(t, l.Epoch(background, 0)) {
 			if n++; s.body != nil {
 				c.take(time.Duration(s.body(n)*1e9), true)
 			}

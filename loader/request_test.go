@@ -34,8 +34,7 @@ func batchOf(t *testing.T, src loader.Source, opt loader.Options, r loader.Reque
 	}
 	opt.BatchSize = n
 	opt.Seeds = loader.GivenSeeds(graph.Seeds{Sets: append(before.Sets, r.Seeds.Sets...)})
-	for b, err := range open(t, src, opt).Range(background, r.Epoch, r.Number, 1) {
-		expect.OK(t, err)
+	for b := range each(t, open(t, src, opt).Range(background, r.Epoch, r.Number, 1)) {
 		text = digestOf(b)
 	}
 	return text

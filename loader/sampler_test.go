@@ -195,8 +195,7 @@ func TestWorkersGoOnWhileTheBodyRuns(t *testing.T) {
 			<-ahead
 		}
 		first := true
-		for _, err := range l.Epoch(background, 0) {
-			expect.OK(t, err)
+		for range each(t, l.Epoch(background, 0)) {
 			if first { // all slots but this one are filled before the body ends
 				for range c.workers + c.prefetch {
 					<-ahead
@@ -249,8 +248,7 @@ func TestTheSlowerOfBodyAndLoadingDecides(t *testing.T) {
 			l := open(t, g, loader.Options{Sampler: s, BatchSize: 10, Workers: c.workers,
 				Tuning: loader.TuningOptions{Prefetch: c.prefetch}})
 			begin, n := time.Now(), time.Duration(0)
-			for _, err := range l.Epoch(background, 0) {
-				expect.OK(t, err)
+			for range each(t, l.Epoch(background, 0)) {
 				n++
 				time.Sleep(c.body)
 			}

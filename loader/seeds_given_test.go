@@ -136,8 +136,7 @@ func TestPairsLeadFromTheirFirst(t *testing.T) {
 		loader.EdgePairs([]int64{15, 11}, []int64{3, 4}),
 		loader.GivenSeeds(graph.EdgePairs([]int64{15, 11}, []int64{3, 4}))} {
 		l := open(t, g, loader.Options{Sampler: neighbor, Seeds: seeds})
-		for b, err := range l.Epoch(background, 0) {
-			expect.OK(t, err)
+		for b := range each(t, l.Epoch(background, 0)) {
 			if x := b.Links(0); !slices.Equal(x.Sources, []int64{15, 11}) || !slices.Equal(x.Targets, []int64{3, 4}) {
 				t.Errorf("from %d to %d", x.Sources, x.Targets)
 			}
@@ -150,8 +149,7 @@ func TestNodesComeInTheOrderOfTheirTypes(t *testing.T) {
 	g := graphs.Typed(t, 20, 10)
 	for first, seeds := range map[int]loader.SeedSource{0: loader.AllNodes(), 1: loader.AllNodes("item", "user")} {
 		l := open(t, g, loader.Options{Sampler: neighbor, Seeds: seeds, BatchSize: 10})
-		for b, err := range l.Range(background, 0, 0, 1) {
-			expect.OK(t, err)
+		for b := range each(t, l.Range(background, 0, 0, 1)) {
 			if ids, items := b.Seeds(first); len(ids) != 10 || ids[9] != 9 || items[9] != 9 {
 				t.Errorf("%v: nodes %d, numbers %d", seeds, ids, items)
 			}
@@ -243,8 +241,7 @@ func TestItemsOfManySetsAreFound(t *testing.T) {
 	}
 	l, n := open(t, g, loader.Options{Sampler: neighbor, Seeds: loader.GivenSeeds(seeds), BatchSize: 7}), 0
 	got := make([]string, len(want))
-	for b, err := range l.Epoch(background, 0) {
-		expect.OK(t, err)
+	for b := range each(t, l.Epoch(background, 0)) {
 		for nodeType := range 2 {
 			ids, items := b.Seeds(nodeType)
 			for i, id := range ids {

@@ -11,6 +11,7 @@ import (
 	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
 )
 
 // Each node of a list of seeds is looked at as of its own time, in any order, and the list with other times is another.
@@ -25,8 +26,7 @@ func TestNodesAreLookedAtAsOfTheirOwnTimes(t *testing.T) {
 	opt := loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{3}, Time: sampling.Temporal{Edge: "time"}},
 		BatchSize: 3, Shuffle: true, Seeds: loader.GivenSeeds(set)}
 	l, seen := open(t, g, opt), 0
-	for b, err := range l.Epoch(background, 0) {
-		expect.OK(t, err)
+	for b := range each(t, l.Epoch(background, 0)) {
 		for nodeType := range 2 {
 			own, items := b.Seeds(nodeType)
 			as := view[int64](t, b.Sample.Arrays[nodeType].Rows)
@@ -99,4 +99,91 @@ func digest(t *testing.T, b *loader.Batch, err error) uint64 {
 	expect.OK(t, err)
 	_, full := b.Digest()
 	return full
+}
+
+// Each seed has its label and time beside it, of the row that it was asked for in, also where a node is there twice;
+// the list with other labels is another.
+func TestSeedsComeWithTheirLabelsAndTimes(t *testing.T) {
+	g := graphs.Columns(t, 2, 30, 150)
+	ids, times := []int64{3, 3, 1, 0, 5, 3, 6}, []int64{10, 20, -5, 40, 40, 10, 7}
+	labels := []float32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13} // two a row
+	seeds := func() graph.Seeds {
+		s := graph.NodeIDs(ids)
+		s.Sets[0].Type, s.Sets[0].Times = 1, times
+		s.Sets[0].Labels = expect.Must(unified.FromSlice(labels).Reshape(7, 2))(t)
+		return s
+	}
+	opt := loader.Options{Sampler: neighbor, BatchSize: 3, Shuffle: true, Seeds: loader.GivenSeeds(seeds()),
+		Times: loader.IgnoreTimes}
+	l, seen := open(t, g, opt), 0
+	name := g.Schema().Nodes[1].Name
+	label, time := expect.Must(l.Find("task/"+name+"/label"))(t), expect.Must(l.Find("task/"+name+"/time"))(t)
+	for b := range each(t, l.Epoch(background, 0)) {
+		_, items := b.Seeds(1)
+		at, rows := view[int64](t, b.Array(time)), view[float32](t, b.Array(label))
+		expect.Ensure(t, len(at) == len(items) && len(rows) == 2*len(items), "%d times, %d labels of %d seeds", len(at),
+			len(rows), len(items))
+		for i, item := range items {
+			seen++
+			expect.That(t, at[i] == times[item] && rows[2*i] == labels[2*item] && rows[2*i+1] == labels[2*item+1],
+				"row %d has the time %d and the labels %v", item, at[i], rows[2*i:2*i+2])
+		}
+	}
+	expect.That(t, seen == len(ids), "%d seeds of %d", seen, len(ids))
+	state, full := l.State(0, 0), digests(t, l.Epoch(background, 0))
+	labels[13]++
+	opt.Seeds = loader.GivenSeeds(seeds())
+	other := open(t, g, opt)
+	expect.That(t, other.State(0, 0).Seeds != state.Seeds, "a list with other labels has the same state")
+	expect.That(t, !slices.Equal(full, digests(t, other.Epoch(background, 0))),
+		"batches with other labels have the same digests")
+
+	next := seeds() // of an epoch, with labels of another shape
+	next.Sets[0].Labels = unified.FromSlice(labels[:7])
+	each := open(t, g, loader.Options{Sampler: neighbor, Times: loader.IgnoreTimes, Seeds: loader.EachEpoch(seeds(),
+		func(uint32) (graph.Seeds, error) { return next, nil })})
+	for _, err := range each.Epoch(background, 0) {
+		expect.That(t, errors.Is(err, loader.ErrOptions), "labels of another shape: %v", err)
+	}
+	few := seeds()
+	few.Sets[0].Labels = unified.FromSlice(labels[:3])
+	_, err := loader.New(g, loader.Options{Sampler: neighbor, Seeds: loader.GivenSeeds(few)})
+	expect.That(t, errors.Is(err, graph.ErrSeed), "3 labels of 7 nodes: %v", err)
+}
+
+// A batch of more edges than a block can hold is refused before memory is taken; one that is not is made.
+func TestABatchOfTooManyNegativesIsRefused(t *testing.T) {
+	g := graphs.Typed(t, 60, 40)
+	ends := make([]int64, 600)
+	opt := loader.Options{Sampler: neighbor, BatchSize: 600, Seeds: loader.EdgePairs(ends, ends),
+		Links: loader.LinkOptions{Negatives: sampling.Negatives{Law: sampling.Uniform, Ratio: 1 << 20}}}
+	_, err := loader.New(g, opt)
+	expect.That(t, errors.Is(err, loader.ErrOptions) && strings.Contains(err.Error(), "2^29"), "%v", err)
+	opt.Links.Negatives.Ratio = 2
+	open(t, g, opt)
+}
+
+// An epoch in which no seed has reached an edge says so, once, with the column.
+func TestAnEpochWithoutAnEdgeOfThePastIsSaid(t *testing.T) {
+	g := graphs.Columns(t, 1, 30, 150)
+	seeds := graph.NodeIDs([]int64{1, 2, 3})
+	for i, column := range []string{"time", "time", "born", "born"} {
+		early := i%2 == 0
+		seeds.Sets[0].Times = []int64{-1 << 62, -1 << 62, 1 << 62}
+		if early {
+			seeds.Sets[0].Times[2] = -1 << 62
+		}
+		said := lines{}
+		past := sampling.Neighbor{Fanouts: []int{3}, Time: sampling.Temporal{Edge: "time"}}
+		if column == "born" {
+			past.Time = sampling.Temporal{Node: column}
+		}
+		l := open(t, g, loader.Options{Sampler: past, Seeds: loader.GivenSeeds(seeds),
+			Hooks: loader.Hooks{Logger: said.logger()}})
+		for range each(t, l.Epoch(background, 0)) {
+		}
+		n := strings.Count(said.String(), "no seed has reached any edge")
+		expect.That(t, n == map[bool]int{true: 1, false: 0}[early] && (n == 0 || strings.Contains(said.String(),
+			"column="+column)), "%s, %t: said %d times:\n%s", column, early, n, said.String())
+	}
 }

@@ -26,8 +26,7 @@ func TestATraceShowsTheStreamsOfADevice(t *testing.T) {
 		Hooks: loader.Hooks{Trace: trace.Open}}))(t)
 	batches := 0
 	for epoch := range uint64(2) {
-		for b, err := range l.Epoch(background, epoch) {
-			expect.OK(t, err)
+		for b := range each(t, l.Epoch(background, epoch)) {
 			expect.OK(t, b.Sync())
 			batches++
 		}

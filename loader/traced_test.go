@@ -98,8 +98,7 @@ func TestATraceShowsWhatWorkersAndLoopDid(t *testing.T) {
 			Device: loader.DeviceOptions{Name: "cpu"}, Tuning: loader.TuningOptions{Trace: path},
 			Hooks: loader.Hooks{Trace: trace.Open}}))(t)
 		began = time.Now()
-		for _, err := range l.Epoch(background, 0) {
-			expect.OK(t, err)
+		for range each(t, l.Epoch(background, 0)) {
 			batches++
 			time.Sleep(2 * time.Millisecond)
 		}
@@ -145,8 +144,7 @@ func TestATraceShowsWhatIsFetchedAndWhatIsKept(t *testing.T) {
 		l := expect.Must(loader.New(graphs.Plain(t, 400, 4), loader.Options{Sampler: neighbor, BatchSize: 50,
 			Workers: 2, Device: loader.DeviceOptions{Name: "cpu"}, Tuning: loader.TuningOptions{Trace: path},
 			Hooks: loader.Hooks{Trace: trace.Open, Tier: slow}}))(t)
-		for b, err := range l.Epoch(background, 0) {
-			expect.OK(t, err)
+		for b := range each(t, l.Epoch(background, 0)) {
 			b.Keep()
 			time.AfterFunc(held, b.Release)
 			batches++
@@ -197,8 +195,7 @@ func TestATraceCountsTheBatchesThatAreReady(t *testing.T) {
 			Hooks: loader.Hooks{Trace: trace.Open}}))(t)
 		for epoch := range uint64(10) {
 			n := 0
-			for _, err := range l.Epoch(background, epoch) {
-				expect.OK(t, err)
+			for range each(t, l.Epoch(background, epoch)) {
 				synctest.Wait() // the workers have made all that may wait
 				if n++; n == 3 {
 					break

@@ -50,8 +50,7 @@ func TestNarrowRowsAreDeliveredWide(t *testing.T) {
 				Widen: []string{"float32"}},
 			Device:    loader.DeviceOptions{Name: "cpu"},
 			Residence: c.residence, Verify: c.verify, Disk: loader.DiskOptions{CacheBytes: 64}}))(t)
-		for b, err := range l.Epoch(background, 0) {
-			expect.OK(t, err)
+		for b := range each(t, l.Epoch(background, 0)) {
 			ids := idsOf(t, b.Sample.Nodes[0])
 			for _, name := range []string{"feature", "half", "brain"} {
 				x := b.Node(0, name)

@@ -231,3 +231,35 @@ func (r *Region) Close() error {
 	})
 	return r.closeErr
 }
+
+// Placement says which memory holds some bytes, and with that which processors address them.
+type Placement uint8
+
+const (
+	Host   Placement = iota // pageable host memory, including mapped files
+	Pinned                  // page-locked host memory that a device addresses
+	Device                  // device memory: the host cannot read it
+)
+
+var placementNames = [...]string{"host", "pinned", "device"}
+
+// String returns the placement's name.
+func (p Placement) String() string {
+	if int(p) < len(placementNames) {
+		return placementNames[p]
+	}
+	return fmt.Sprintf("placement(%d)", uint8(p))
+}
+
+// Provider gives memory in place of the system or the driver (Options.From), such as memory that other processes map:
+// device memory with Options.Device, whose bytes are as those of Region.Bytes, else host memory. Any goroutine may call
+// it. One with a method Accounts(), which does nothing, counts its memory in a Ledger itself: Options.Ledger does not
+// count it again.
+type Provider interface {
+	// Take returns n bytes, n > 0, aligned to HugePage where n is a multiple of it, else to a page; device memory to
+	// 256 bytes at least. They need not be zero. An error that wraps device.ErrOutOfMemory or ErrLimit lets a Buffer
+	// that asked for more than it needs ask again.
+	Take(n int64) ([]byte, error)
+	// Give takes back what Take has returned: the very slice.
+	Give(b []byte) error
+}

@@ -356,12 +356,8 @@ func (a *assembly[V]) finish(req *Request, out *graph.Sample) (err error) {
 
 // ranges finds where the edges of each destination lie: start and degree, by position in the list.
 func (a *assembly[V]) ranges(st *stage[V]) (err error) {
-	n := int64(st.hi)
-	keep := int64(a.known)
-	if a.start, err = unified.Grow[int64](&a.starts, n, keep); err != nil {
-		return err
-	}
-	if a.degree, err = unified.Grow[int64](&a.counts, n, keep); err != nil {
+	n, keep := int64(st.hi), int64(a.known)
+	if err := cmp.Or(grow(&a.start, &a.starts, n, keep), grow(&a.degree, &a.counts, n, keep)); err != nil {
 		return err
 	}
 	lo := st.lo

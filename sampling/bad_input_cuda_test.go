@@ -5,13 +5,11 @@ package sampling
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
-	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -31,12 +29,8 @@ func (c *badInput) onDevice(t *testing.T, d *deviceUnderTest) (out *graph.Sample
 	if err != nil {
 		return nil, true, err
 	}
-	if closer, ok := prepared.(io.Closer); ok {
-		expect.OK(t, closer.Close())
-	}
-	out = new(graph.Sample)
-	bound := boundOf(s, c.graph.Schema(), 8)
-	bound.Init(out, c.graph.Schema(), pinned.Options{})
+	closeAll(t, prepared)
+	out = sampleOf(c.graph, s, 8)
 	t.Cleanup(func() { _ = out.Close() })
 	w := d.openSome(s, c.graph, 2, []string{"as opened"})["as opened"]
 	return out, true, w.Sample(context.Background(), c.req, out)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/expect/graphs"
-	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -185,17 +183,13 @@ func (c *badInput) onHost(t *testing.T) (*graph.Sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	if closer, ok := s.(io.Closer); ok {
-		defer closer.Close()
-	}
+	defer closeAll(t, s)
 	w, err := s.Open(env)
 	if err != nil {
 		return nil, err
 	}
 	defer w.Close()
-	out := new(graph.Sample)
-	bound := boundOf(s, c.graph.Schema(), 8)
-	bound.Init(out, c.graph.Schema(), pinned.Options{})
+	out := sampleOf(c.graph, s, 8)
 	t.Cleanup(func() { _ = out.Close() })
 	return out, w.Sample(context.Background(), c.req, out)
 }

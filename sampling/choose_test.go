@@ -14,7 +14,6 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/internal/rng"
-	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -310,9 +309,7 @@ func TestAWeightThatIsNoneFailsTheBatchAndNamesTheEdge(t *testing.T) {
 				{Fanouts: []int{2}, Replace: true}} {
 				n.Weight = "w"
 				w := expect.Must(n.Open(Env{Graph: g, BatchSize: 1}))(t)
-				out := new(graph.Sample)
-				b := boundOf(n, g.Schema(), 1)
-				b.Init(out, g.Schema(), pinned.Options{})
+				out := sampleOf(g, n, 1)
 				err := w.Sample(context.Background(), &Request{Seeds: [][]int64{{0}}}, out)
 				want := fmt.Sprintf("edge %d: its weight in column \"w\" is %v", at, bad)
 				expect.Says(t, err, ErrGraph, want, "weight %v at %d", bad, at)

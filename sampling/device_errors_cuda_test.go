@@ -47,10 +47,8 @@ func TestDeviceReportsDamagedGraphs(t *testing.T) {
 				req.Seeds = [][]int64{nil}
 			}
 			host := expect.Must(s.(Sampler).Open(env.Env))(t)
-			var out graph.Sample
-			bound := boundOf(s, g.Schema(), 40)
-			bound.Init(&out, g.Schema(), pinned.Options{})
-			want, err := host.Sample(t.Context(), req, &out), d.open(s, env).Sample(t.Context(), req, &out)
+			out := sampleOf(g, s, 40)
+			want, err := host.Sample(t.Context(), req, out), d.open(s, env).Sample(t.Context(), req, out)
 			expect.That(t, errors.Is(err, ErrGraph) == errors.Is(want, ErrGraph) && (err == nil) == (want == nil),
 				"%s: %s: %v; the CPU says %v", name, s.Fingerprint(), err, want)
 			expect.OK(t, errors.Join(host.Close(), out.Close()))

@@ -5,7 +5,6 @@ package sampling
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -17,7 +16,6 @@ import (
 	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/expect/graphs"
-	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -167,19 +165,14 @@ func (d *deviceUnderTest) compareKnown(what string, g *graph.Graph, s DeviceSamp
 		expect.OK(d.t, o.Close())
 	}
 	expect.OK(d.t, host.Close())
-	if c, ok := prepared.(io.Closer); ok {
-		expect.OK(d.t, c.Close())
-	}
+	closeAll(d.t, prepared)
 	return compared
 }
 
 // compareOne compares a sample, or why there is none.
 func (d *deviceUnderTest) compareOne(what string, host Worker, o *onDevice, g *graph.Graph, s Sampler, req *Request) {
 	d.t.Helper()
-	want, got := new(graph.Sample), new(graph.Sample)
-	bound := boundOf(s, g.Schema(), 40)
-	bound.Init(want, g.Schema(), pinned.Options{})
-	bound.Init(got, g.Schema(), pinned.Options{})
+	want, got := sampleOf(g, s, 40), sampleOf(g, s, 40)
 	refusal := host.Sample(d.t.Context(), req, want)
 	err := o.Sample(d.t.Context(), req, got)
 	expect.Ensure(d.t, fmt.Sprint(err) == fmt.Sprint(refusal), "%s: %v; the CPU says %v", what, err, refusal)
@@ -248,12 +241,8 @@ func TestDevicesShareHubs(t *testing.T) {
 	}
 	host := expect.Must(many.Open(env))(t)
 	defer host.Close()
-	want, got := new(graph.Sample), new(graph.Sample)
-	for _, s := range []*graph.Sample{want, got} {
-		bound := boundOf(many, g.Schema(), n)
-		bound.Init(s, g.Schema(), pinned.Options{})
-		defer s.Close()
-	}
+	want, got := sampleOf(g, many, n), sampleOf(g, many, n)
+	defer closeAll(t, want, got)
 	expect.OK(t, host.Sample(t.Context(), req, want))
 	worker := d.open(many, DeviceEnv{Env: env, Topology: d.topology(g, unified.Int32)})
 	expect.OK(t, worker.Sample(t.Context(), req, got))

@@ -124,6 +124,17 @@ func (n Neighbor) values(g *graph.Graph) (v edgeValues, err error) {
 
 func (v *edgeValues) weighted() bool { return v.weights32 != nil || v.weights64 != nil }
 
+// weight returns the weight of an edge, 0 without any.
+func (v *edgeValues) weight(pos int64) float64 {
+	switch {
+	case v.weights32 != nil:
+		return float64(v.weights32[pos])
+	case v.weights64 != nil:
+		return v.weights64[pos]
+	}
+	return 0
+}
+
 // edgeChunk is up to chunkEdges edges of a destination: which of them may be followed, and their weights.
 type edgeChunk struct {
 	from, n int64 // positions

@@ -141,9 +141,7 @@ func TestExclusionsThatMakeNoSenseAreRefused(t *testing.T) {
 	} {
 		req := &Request{Seeds: [][]int64{{0}}, Exclude: c.exclude}
 		w := expect.Must(Neighbor{Fanouts: []int{2}}.Open(Env{Graph: g, BatchSize: 1}))(t)
-		out := new(graph.Sample)
-		bound := boundOf(Neighbor{Fanouts: []int{2}}, g.Schema(), 1)
-		bound.Init(out, g.Schema(), w.(*worker[int32]).starts.Options)
+		out := sampleOf(g, Neighbor{Fanouts: []int{2}}, 1)
 		expect.Is(t, w.Sample(t.Context(), req, out), c.want, name)
 		expect.OK(t, errors.Join(w.Close(), out.Close()))
 	}

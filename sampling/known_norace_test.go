@@ -5,7 +5,6 @@ package sampling
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"slices"
@@ -83,13 +82,7 @@ func known(t *testing.T, g *graph.Graph, s Sampler) string {
 	if failed != nil {
 		text += "; " + expect.Line(t, failed, "")
 	}
-	errs := []error{w.Close(), out.Close()}
-	if c, ok := s.(io.Closer); ok {
-		errs = append(errs, c.Close())
-	}
-	for _, err := range errs {
-		expect.Is(t, err, nil, name)
-	}
+	closeAll(t, w, out, s)
 	n := len(scratch.given) + len(memory.given)
 	expect.That(t, n <= 0, "%s: %d pieces of memory are left", name, n)
 	return text

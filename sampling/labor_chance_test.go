@@ -2,6 +2,7 @@ package sampling
 
 import (
 	"context"
+	"io"
 	"slices"
 	"testing"
 
@@ -166,6 +167,16 @@ func (g gadget) draw(t *testing.T, l Sampler, hops, trials int, see func(batch i
 				}
 			}
 			see(batch, sets)
+		}
+	}
+}
+
+// closeAll closes what can be closed.
+func closeAll(t testing.TB, list ...any) {
+	t.Helper()
+	for _, x := range list {
+		if c, ok := x.(io.Closer); ok {
+			expect.OK(t, c.Close())
 		}
 	}
 }

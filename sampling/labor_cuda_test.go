@@ -7,9 +7,11 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/expect/graphs"
+	"github.com/khop-gnn/khop/internal/invariants"
 )
 
 func TestLaborOnADeviceEqualsTheOracle(t *testing.T) {
@@ -67,4 +69,73 @@ func TestLaborOfHubsOnADevice(t *testing.T) {
 			compare(t, l.Fingerprint(), g, d.open(l, env), req, want)
 		}
 	}
+}
+
+// compareExclusion compares three batches of a device with the oracle: with edges left out, without, and with others.
+// oracle is for the edges that are left. It returns how many were left out.
+func (d *deviceUnderTest) compareExclusion(what string, r *rand.Rand, g *graph.Graph, n DeviceSampler,
+	request func(batch uint64) *Request, oracle func(left edgeRuns, req *Request) *oracleSample) (gone int) {
+	d.t.Helper()
+	names := []string{"as opened", []string{"small", "small hash", "int64", "int64 hash", "hash"}[r.IntN(5)]}
+	runs := newEdgeRuns(g)
+	for name, w := range d.openSome(n, g, 1+r.IntN(3), names) {
+		for batch := range uint64(3) {
+			req := request(batch)
+			if req.Exclude = make([]EdgePairs, len(g.Schema().Edges)); batch != 1 {
+				randomExclusion(r, g, req)
+			}
+			left, some := runs.without(g, req)
+			gone += some
+			compare(d.t, fmt.Sprintf("%s batch %d: %s: %s", what, batch, n.Fingerprint(), name), g, w, req,
+				oracle(left, req))
+		}
+	}
+	return gone
+}
+
+func TestDeviceLeavesEdgesOut(t *testing.T) {
+	const seed = 20261127
+	r := rand.New(rand.NewPCG(seed, 0))
+	d := openDevice(t)
+	gone := 0
+	for round := range roundsOrHeavy(16, 1000) {
+		g, n := choiceOnDevice(t, r)
+		n.Disjoint = r.IntN(4) == 0
+		asOf := r.Int64N(20) // of seeds that are added
+		if round%2 == 1 {
+			n = randomTimes(r, g.Schema(), randomChoice(r, n))
+			n.Time.AsOf = &asOf
+		}
+		gone += d.compareExclusion(fmt.Sprintf("seed %d round %d", seed, round), r, g, n, func(batch uint64) *Request {
+			if !n.Time.on() {
+				return randomRequest(r, g.Schema(), batch)
+			}
+			req := randomTimedRequest(r, g, n, batch)
+			req.Times = nil
+			return req
+		}, func(left edgeRuns, req *Request) *oracleSample { return oracle(g, left, n, req) })
+	}
+	expect.That(t, gone >= 100, "%d edges were left out: the test says little", gone)
+}
+
+func TestLaborOnADeviceLeavesEdgesOut(t *testing.T) {
+	const seed = 20261128
+	r := rand.New(rand.NewPCG(seed, 0))
+	d := openDevice(t)
+	cudatest.ResetStats(t)
+	gone := 0
+	for round := range roundsOrHeavy(12, 500) {
+		types := [][2]int{{1, 1}, {1, 3}, {3, 5}}[round%3]
+		degree := func() int { return []int{0, r.IntN(4), r.IntN(60), 40}[r.IntN(4)] }
+		g := sizedGraph(t, r, types[0], types[1], 20, degree)
+		l := randomLabor(r, g.Schema())
+		keys, batch := keyOf{r.Uint64(), r.Uint32(), r.Uint32N(3)}, r.Uint64N(200)
+		gone += d.compareExclusion(fmt.Sprintf("seed %d round %d", seed, round), r, g, l, func(uint64) *Request {
+			req := randomRequest(r, g.Schema(), 0)
+			req.Rand = NewRand(keys.seed, keys.epoch, keys.instance, batch)
+			return req
+		}, func(left edgeRuns, req *Request) *oracleSample { return laborOracle(g, left, l, keys, batch, req) })
+	}
+	expect.That(t, gone >= roundsOf(100), "%d edges were left out: the test says little", gone)
+	expect.That(t, invariants.Enabled || cudatest.Launches("neighbor_expand") != 0, "no fan-out took all edges")
 }

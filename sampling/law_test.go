@@ -2,8 +2,6 @@ package sampling
 
 import (
 	"context"
-	"errors"
-	"io"
 	"math"
 	"math/bits"
 	"slices"
@@ -108,11 +106,7 @@ func drawBatches(t *testing.T, g *graph.Graph, of Sampler, req *Request, edgePos
 		expect.OK(t, w.Sample(context.Background(), req, out))
 		more = look(out)
 	}
-	err := errors.Join(w.Close(), out.Close())
-	if c, ok := k.(io.Closer); ok {
-		err = errors.Join(err, c.Close())
-	}
-	expect.OK(t, err)
+	closeAll(t, w, out, k)
 }
 
 func TestLawsAreThoseOfTheirDefinitions(t *testing.T) {

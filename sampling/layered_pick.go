@@ -51,15 +51,10 @@ func (a *assembly[V]) runEnd(from, to int64) int64 {
 
 // value returns the factor of the message of an edge, whose destination has n edges of its type.
 func (v *edgeValues) value(pos, n int64) (float64, error) {
-	w := 0.0
-	switch {
-	case v.weights32 != nil:
-		w = float64(v.weights32[pos])
-	case v.weights64 != nil:
-		w = v.weights64[pos]
-	default:
+	if !v.weighted() {
 		return 1 / float64(n), nil
 	}
+	w := v.weight(pos)
 	if !(w >= 0 && w <= math.MaxFloat64) {
 		return 0, errWeight(v.weightName, pos, w)
 	}
@@ -322,11 +317,8 @@ func (p *layerPicker[V]) count(st *stage[V], ends []int32) (int64, error) {
 // choose picks among the edges from .. to-1 of a destination that has degree of them.
 func (p *layerPicker[V]) choose(st *stage[V], from, to, degree int64) (err error) {
 	want, have := int64(p.made)+to-from, int64(p.made)
-	if p.picks, err = unified.Grow[int64](&p.picksMem, want, have); err != nil {
-		return err
-	}
 	array := &p.out.Buffers.Arrays[st.layer*len(p.a.edges)+st.edgeType]
-	if p.weights, err = unified.Grow[float32](array, want, have); err != nil {
+	if err := cmp.Or(grow(&p.picks, &p.picksMem, want, have), grow(&p.weights, array, want, have)); err != nil {
 		return err
 	}
 	n, all := uint64(0), uint64(0)

@@ -108,15 +108,13 @@ func everySampler(t *testing.T, ctx context.Context, g *graph.Graph, f func(name
 				return err
 			}
 			defer func() { err = errors.Join(err, w.Close()) }()
-			var out graph.Sample
-			bound := boundOf(s, g.Schema(), 3)
-			bound.Init(&out, g.Schema(), pinned.Options{})
+			out := sampleOf(g, s, 3)
 			defer out.Close()
 			req := timedSeeds(0, 1, 2)
 			if d, _ := s.Describe(g.Schema(), 3); d.Items != nil {
 				req = &Request{Seeds: [][]int64{nil}, Items: []int64{0}, Rand: req.Rand}
 			}
-			return w.Sample(ctx, req, &out)
+			return w.Sample(ctx, req, out)
 		}()
 		f(c.name, err)
 	}

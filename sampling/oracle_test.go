@@ -421,10 +421,7 @@ func openEach[K sized](t *testing.T, g *graph.Graph, n Sampler, check func(*grap
 	k := expect.Must(check(g.Schema()))(t)
 	env := Env{Graph: g, BatchSize: 40, EdgePos: true}
 	ids, _ := unified.View[int32](g.Indices())
-	wide := make([]int64, len(ids))
-	for i, v := range ids {
-		wide[i] = int64(v)
-	}
+	wide := widen(t, g.Indices())
 	open := func(w Worker, err error) Worker {
 		expect.OK(t, err)
 		return w

@@ -1,6 +1,7 @@
 package sampling
 
 import (
+	"cmp"
 	"context"
 	"math/bits"
 	"unsafe"
@@ -77,12 +78,9 @@ func (u *pusher[V]) scores(ctx context.Context, root V, l *list[V], best *[]scor
 
 // touch finds the places of up to chunkPicks nodes, into some.
 func (u *pusher[V]) touch(ids []V) (err error) {
-	before, want := u.nodes.n, u.nodes.n+len(ids)+1
-	if keep := int64(before); want > min(len(u.score), len(u.residual)) {
-		if u.score, err = unified.Grow[uint64](&u.kept, int64(want), keep); err != nil {
-			return err
-		}
-		if u.residual, err = unified.Grow[uint64](&u.left, int64(want), keep); err != nil {
+	before := u.nodes.n
+	if n, keep := int64(before+len(ids)+1), int64(before); int(n) > min(len(u.score), len(u.residual)) {
+		if err := cmp.Or(grow(&u.score, &u.kept, n, keep), grow(&u.residual, &u.left, n, keep)); err != nil {
 			return err
 		}
 	}

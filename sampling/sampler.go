@@ -220,6 +220,12 @@ type Worker interface {
 	Close() error
 }
 
+// grow makes room for n elements in a list's memory, and keeps the first of them.
+func grow[T unified.Element](list *[]T, mem *unified.Buffer, n, keep int64) (err error) {
+	*list, err = unified.Grow[T](mem, n, keep)
+	return err
+}
+
 // exactly returns n elements of a buffer that holds none yet and takes memory for no more.
 func exactly[T unified.Element](b *unified.Buffer, n int64) ([]T, error) {
 	if err := b.Claim(unified.Of[T]().Size() * max(n, 1)); err != nil {

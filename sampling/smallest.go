@@ -1,6 +1,7 @@
 package sampling
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/khop-gnn/khop/internal/sat"
@@ -31,17 +32,10 @@ func smallestBytes(k, n int64) int64 {
 }
 
 // begin makes room for the k smallest of n edges.
-func (s *smallest[K]) begin(k int, n int64) (err error) {
+func (s *smallest[K]) begin(k int, n int64) error {
 	s.k, s.n, s.bound = k, 0, false
 	need := min(int64(s.room()), n+64)
-	if s.keys, err = unified.Grow[K](&s.keyMem, need, 0); err != nil {
-		return err
-	}
-	if s.at, err = unified.Grow[int64](&s.atMem, need, 0); err != nil {
-		return err
-	}
-	s.tmp, err = unified.Grow[K](&s.tmpMem, need, 0)
-	return err
+	return cmp.Or(grow(&s.keys, &s.keyMem, need, 0), grow(&s.at, &s.atMem, need, 0), grow(&s.tmp, &s.tmpMem, need, 0))
 }
 
 func (s *smallest[K]) buffers() []*unified.Buffer {

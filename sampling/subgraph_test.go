@@ -10,7 +10,6 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
-	"github.com/khop-gnn/khop/pinned"
 )
 
 // oracleInduced is docs/sampling.md, "Subgraphs": the blocks between nodes, each in a tree.
@@ -52,8 +51,7 @@ func zeros(like [][]int64) [][]int64 {
 // sampleFor samples a request with a sampler of one layer.
 func sampleFor(t *testing.T, what string, g *graph.Graph, k Sampler, w Worker, req *Request) *graph.Sample {
 	t.Helper()
-	b, out := boundOf(k, g.Schema(), 40), new(graph.Sample)
-	b.Init(out, g.Schema(), pinned.Options{})
+	out := sampleOf(g, k, 40)
 	t.Cleanup(func() { out.Close() })
 	err := w.Sample(context.Background(), req, out)
 	expect.Ensure(t, err == nil, "%s: %v", what, err)

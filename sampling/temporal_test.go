@@ -292,9 +292,7 @@ func TestTimesThatAreMissingOrMakeNoSenseAreRefused(t *testing.T) {
 	defer w.Close()
 	for what, req := range map[string]*Request{"nodes": {Seeds: [][]int64{{0}}},
 		"edges": {Seeds: [][]int64{{}}, Edges: []SeedEdges{{Sources: []int64{0}, Targets: []int64{0}}}}} {
-		out := new(graph.Sample)
-		b := boundOf(n, g.Schema(), 2)
-		b.Init(out, g.Schema(), pinned.Options{})
+		out := sampleOf(g, n, 2)
 		expect.Says(t, w.Sample(context.Background(), req, out), ErrOptions, "have no times", "%s without times", what)
 		out.Close()
 	}
@@ -350,15 +348,13 @@ func TestPicksByRecencyAreTheSameOfTimesInOrder(t *testing.T) {
 			n, picks := Neighbor{Fanouts: []int{k}, Time: Temporal{Node: "time", HalfLife: halfLife}}, [2][]int64{}
 			for i, g := range graphs {
 				w := expect.Must(n.Open(Env{Graph: g, BatchSize: 64, EdgePos: true}))(t)
-				out, b := new(graph.Sample), boundOf(n, g.Schema(), 64)
-				b.Init(out, g.Schema(), pinned.Options{})
+				out := sampleOf(g, n, 64)
 				expect.OK(t, w.Sample(context.Background(), &req, out))
 				at := expect.Must(unified.Integers(out.Blocks[0][0].EdgePos))(t)
 				for e := range out.Blocks[0][0].NumEdges() {
 					picks[i] = append(picks[i], at(e))
 				}
-				expect.OK(t, out.Close())
-				expect.OK(t, w.Close())
+				closeAll(t, w, out)
 			}
 			expect.That(t, len(picks[0]) == 64*k && slices.Equal(picks[0], picks[1]), "half-life %v: other picks of %d",
 				halfLife, k)

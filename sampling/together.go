@@ -1,6 +1,7 @@
 package sampling
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -148,10 +149,8 @@ func (p *togetherPicker[V]) hop(r Rand, frontiers []stage[V]) error {
 func (p *togetherPicker[V]) deal(st *stage[V], d *dealt[V]) (err error) {
 	d.st = *st
 	d.st.edgeType, d.st.have, d.known = st.dstType, 0, true
-	if d.ends, err = unified.Grow[int32](&d.endMem, int64(st.hi)+1, 0); err != nil {
-		return err
-	}
-	if d.next, err = unified.Grow[int32](&d.nextMem, int64(st.hi)+1, 0); err != nil {
+	n := int64(st.hi) + 1
+	if err := cmp.Or(grow(&d.ends, &d.endMem, n, 0), grow(&d.next, &d.nextMem, n, 0)); err != nil {
 		return err
 	}
 	d.next[st.lo] = 0
@@ -165,7 +164,7 @@ func (p *togetherPicker[V]) deal(st *stage[V], d *dealt[V]) (err error) {
 	if st.lo < st.hi {
 		copy(d.next[st.lo+1:st.hi], d.ends[st.lo:st.hi-1])
 	}
-	if d.picks, err = unified.Grow[int64](&d.pickMem, total, 0); err != nil {
+	if err := grow(&d.picks, &d.pickMem, total, 0); err != nil {
 		return err
 	}
 	for n := int64(0); n < total; n += int64(p.chunk.n) {

@@ -1,6 +1,7 @@
 package sampling
 
 import (
+	"cmp"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/internal/prefetch"
@@ -76,12 +77,9 @@ type cursor struct {
 }
 
 // room makes room for n destinations.
-func (c *cursor) room(n int) (err error) {
-	if c.at, err = unified.Grow[int64](&c.atMem, int64(n), int64(c.n)); err != nil {
-		return err
-	}
-	c.left, err = unified.Grow[int64](&c.leftMem, int64(n), int64(c.n))
-	return err
+func (c *cursor) room(n int) error {
+	keep := int64(c.n)
+	return cmp.Or(grow(&c.at, &c.atMem, int64(n), keep), grow(&c.left, &c.leftMem, int64(n), keep))
 }
 
 // narrow sets start and degree of destinations lo .. hi-1 to their edges of type e. Edge types must come in ascending

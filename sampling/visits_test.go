@@ -13,7 +13,6 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
-	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -174,12 +173,10 @@ func TestScoresOfOneSeedEndWithTheContext(t *testing.T) {
 	k := PPR{Neighbors: 4, Alpha: 0.01, Epsilon: 1e-9}
 	w := expect.Must(k.Open(Env{Graph: g, BatchSize: 1}))(t)
 	defer w.Close()
-	var out graph.Sample
-	b := boundOf(k, g.Schema(), 1)
-	b.Init(&out, g.Schema(), pinned.Options{})
+	out := sampleOf(g, k, 1)
 	defer out.Close()
 	ctx := expect.EndsAfter(context.Background(), 1) // once before the seed
-	err := w.Sample(ctx, &Request{Seeds: [][]int64{{0}}, Rand: NewRand(1, 0, 0, 0)}, &out)
+	err := w.Sample(ctx, &Request{Seeds: [][]int64{{0}}, Rand: NewRand(1, 0, 0, 0)}, out)
 	expect.That(t, errors.Is(err, context.Canceled), "%v; want %v", err, context.Canceled)
 }
 

@@ -1,7 +1,6 @@
 package sampling
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -11,7 +10,6 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/rng"
-	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -247,13 +245,8 @@ func TestWalksEqualTheOracle(t *testing.T) {
 func openWide(t *testing.T, g *graph.Graph, k Sampler) map[string]Worker {
 	t.Helper()
 	env := Env{Graph: g, BatchSize: 40}
-	ids, _ := unified.View[int32](g.Indices())
-	wide := make([]int64, len(ids))
-	for i, v := range ids {
-		wide[i] = int64(v)
-	}
 	w := expect.Must(k.Open(env))(t)
-	x := expect.Must(openOver(rulesOf(t, k, g.Schema()), env, wide, newWalker))(t)
+	x := expect.Must(openOver(rulesOf(t, k, g.Schema()), env, widen(t, g.Indices()), newWalker))(t)
 	x.(*walkWorker[int64]).local = &hashMap[int64]{}
 	return map[string]Worker{"int32": w, "int64": x}
 }
@@ -261,12 +254,7 @@ func openWide(t *testing.T, g *graph.Graph, k Sampler) map[string]Worker {
 func compareWalks(t *testing.T, what string, g *graph.Graph, k Sampler, p walkRules, w Worker, req *Request) {
 	t.Helper()
 	s := g.Schema()
-	b := boundOf(k, s, 40)
-	got := new(graph.Sample)
-	b.Init(got, s, pinned.Options{})
-	defer got.Close()
-	err := w.Sample(context.Background(), req, got)
-	expect.Ensure(t, err == nil, "%s: %v", what, err)
+	got := sampleFor(t, what, g, k, w, req)
 	o := newOracleLists(g, req)
 	var walk, types, edge []int64
 	for ty, seeds := range slices.Clone(o.nodes) {

@@ -54,16 +54,16 @@ func (d *Processor) SlotMemory(p *plan.Plan, ledger *pinned.Ledger, stats *maker
 // Room is page-locked memory for rows of an array that copies bring.
 func (f *cudaFence) Room(array int) *unified.Buffer { return &f.carried.rows[array] }
 
-// awaitReaders lets what follows on the stream wait until nobody uses the slot's memory: neither who filled it before,
+// awaitReaders waits, on a stream or on the host, until nobody uses the slot's memory: neither who filled it before,
 // nor the consumer whose stream Batch.RecordStream named.
-func (f *cudaFence) awaitReaders(stream *device.Stream) error {
+func (f *cudaFence) awaitReaders(wait func(*device.Event) error) error {
 	if f.filled {
-		if err := stream.Wait(f.ready); err != nil {
+		if err := wait(f.ready); err != nil {
 			return err
 		}
 	}
 	if f.wasRead {
-		return stream.Wait(f.read)
+		return wait(f.read)
 	}
 	return nil
 }
@@ -73,7 +73,7 @@ func (f *cudaFence) makeFree(stream *device.Stream) error {
 	if f.provided {
 		return f.Free()
 	}
-	return f.awaitReaders(stream)
+	return f.awaitReaders(stream.Wait)
 }
 
 // Free is awaitReaders for the host, before memory of a Provider is given back, which may give it out again at once;
@@ -82,15 +82,7 @@ func (f *cudaFence) Free() error {
 	if !f.provided {
 		return nil
 	}
-	if f.filled {
-		if err := f.ready.Synchronize(); err != nil {
-			return err
-		}
-	}
-	if f.wasRead {
-		return f.read.Synchronize()
-	}
-	return nil
+	return f.awaitReaders((*device.Event).Synchronize)
 }
 
 // countGather adds the time that the slot's last gather took, if it is done by now, once.

@@ -160,7 +160,7 @@ func (m *cudaMaker) Sample(ctx context.Context, s *slots.Slot) error {
 // Fetch starts to bring the columns' rows.
 func (m *cudaMaker) Fetch(ctx context.Context, s *slots.Slot) error {
 	f := s.Fence.(*cudaFence)
-	if err := f.awaitReaders(m.columns); err != nil {
+	if err := f.awaitReaders(m.columns.Wait); err != nil {
 		return err
 	}
 	f.carried.of = 0

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/option"
@@ -248,4 +249,45 @@ func room[T int32 | float32](out *graph.Sample, at int, n int64) ([]T, error) {
 // show makes array number at the first n elements of its memory.
 func show(out *graph.Sample, at int, dtype unified.DType, n int64) {
 	out.Arrays[at].Rows, _ = out.Buffers.Arrays[at].Tensor(dtype, n)
+}
+
+// Preparation says what a loader computes for each block in its pipeline: loader.Preparation.
+type Preparation uint8
+
+// Those of package loader by these names.
+const (
+	Transpose Preparation = 1 << iota
+	GCNNorm
+	Loops
+	preparations
+)
+
+// Valid reports whether all bits are preparations.
+func (p Preparation) Valid() bool { return p < preparations }
+
+// preparationNames are the names of the bits.
+var preparationNames = []string{"transpose", "gcn-norm", "loops"}
+
+// UnmarshalText reads names with commas: "transpose", "gcn-norm", "loops".
+func (p *Preparation) UnmarshalText(text []byte) error {
+	*p = 0
+	for _, name := range strings.Split(string(text), ",") {
+		i := slices.Index(preparationNames, strings.TrimSpace(name))
+		if i < 0 {
+			return fmt.Errorf("%q is not transpose, gcn-norm or loops", name)
+		}
+		*p |= 1 << i
+	}
+	return nil
+}
+
+// MarshalText is the inverse of UnmarshalText.
+func (p Preparation) MarshalText() (text []byte, err error) {
+	var names []string
+	for i, name := range preparationNames {
+		if p>>i&1 == 1 {
+			names = append(names, name)
+		}
+	}
+	return []byte(strings.Join(names, ",")), nil
 }

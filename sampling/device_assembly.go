@@ -500,7 +500,8 @@ func (w *deviceAssembly) claimSample(req *Request, out *graph.Sample) error {
 		claim(&out.Buffers.Seeds[t], req.NumSeeds(s, t), unified.Int32)
 	}
 	for i, a := range w.arrays {
-		claim(&out.Buffers.Arrays[i], w.rowsOf(&a, c.nodes[last], c.edges, w.seeds(req))*w.bound.Arrays[i].Width(), w.arrayType(i))
+		rows := w.rowsOf(&a, c.nodes[last], c.edges, w.seeds(req))
+		claim(&out.Buffers.Arrays[i], rows*w.bound.Arrays[i].Width(), w.arrayType(i))
 	}
 	for h := len(w.stages) - 1; h >= 0; h-- { // blocks that stages share are as large as the last one's
 		to, layer := w.block(h, out)

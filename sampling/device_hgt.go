@@ -31,7 +31,8 @@ func (k HGT) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 	o := openOn(env)
 	d := &deviceHGT{schema: s, fanouts: p, kernels: hold(o, &sharedHGTKernels, loadHgtKernels),
 		sorter: deviceSort{kernels: hold(o, &sharedSortKernels, loadSortKernels)}}
-	opt := deviceOptions{frontier: NewNodes, bound: rules.bound(s, env.BatchSize), placer: d, mixes: true, rawFault: true}
+	opt := deviceOptions{frontier: NewNodes, bound: rules.bound(s, env.BatchSize), placer: d, mixes: true,
+		rawFault: true}
 	all := make(hopFanouts, len(p))
 	for h := range p {
 		all[h] = slices.Repeat([]int{All}, len(s.Nodes))

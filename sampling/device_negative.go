@@ -158,7 +158,8 @@ func (x *DeviceDrawer) run(l *linksLayout, mem []byte, types, negatives int64) e
 	o, top, g := &x.of.opt, &x.env.Topology, x.env.Graph
 	step := deviceNegativeStep{indptr: top.Indptr, indices: top.Indices, types: top.Types,
 		numNodes: g.NumNodes(), numEdges: g.NumEdges(), typeBytes: g.Types().DType().Size(),
-		wideIds: bit(x.ids == unified.Int64), links: at(l.links), numLinks: types, negatives: negatives, sources: at(l.sources), targets: at(l.targets), items: at(l.items), times: at(l.times),
+		wideIds: bit(x.ids == unified.Int64), links: at(l.links), numLinks: types, negatives: negatives,
+		sources: at(l.sources), targets: at(l.targets), items: at(l.items), times: at(l.times),
 		sourceTimes: at(l.sourceTimes), targetTimes: at(l.targetTimes), ratio: o.Ratio, law: deviceLaw(o.Law),
 		replace: deviceEnd(o.Replace), timed: bit(o.Time != ""), strict: bit(o.Strict), tries: int64(o.tries()),
 		made: at(l.made), badNode: at(l.badNode)}

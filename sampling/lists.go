@@ -44,7 +44,7 @@ func (a *assembly[V]) finishLists(req *Request, out *graph.Sample) error {
 	return a.finish(req, out)
 }
 
-// closeBlocks ends a hop, of whose blocks one, or -1, has so many edges and the others none.
+// closeBlocks ends a hop, of whose blocks one, or -1, has edges and the others none.
 func (a *assembly[V]) closeBlocks(hop, layer, one, edges int, out *graph.Sample) error {
 	for t := range a.lists {
 		out.NumNodes[hop+1][t] = int64(a.lists[t].n)

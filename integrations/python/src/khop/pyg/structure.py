@@ -334,7 +334,7 @@ def structure_of(
             raise TypeError("neg_sampling: weights of a dataset's nodes are a column of it: "
                             'options={"negatives": "weight", "negative_weight": NAME}')
         if backward:
-            raise NotImplementedError('sample_direction="backward": edges of a dataset are followed from their targets: '
+            raise NotImplementedError('sample_direction="backward": edges of datasets are followed from their targets: '
                                       'give the graph itself, or take khop.Loader with direction="out"')
         return OfDataset(located(data), weight, time, links, tables)
     if isinstance(data, tuple):

@@ -20,8 +20,8 @@ import (
 // for devices and disks, and files named for devices, are apart. These are ceilings: who adds takes as much away, or
 // shows in the same commit what users get for more.
 const (
-	coreLines     = 35_500
-	internalLines = 14_400 // below internal/
+	coreLines     = 35_000
+	internalLines = 14_150 // below internal/
 	packageFiles  = 75     // written by hand, of one package
 	commandFiles  = 45     // of cmd/khop
 )

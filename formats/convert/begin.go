@@ -22,7 +22,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/option"
-	"github.com/khop-gnn/khop/internal/tempdir"
+	"github.com/khop-gnn/khop/formats/internal/tempdir"
 	"github.com/khop-gnn/khop/pinned"
 )
 

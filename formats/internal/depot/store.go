@@ -14,7 +14,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats/internal/address"
 	"github.com/khop-gnn/khop/formats/internal/ranges"
-	"github.com/khop-gnn/khop/internal/tempdir"
+	"github.com/khop-gnn/khop/formats/internal/tempdir"
 )
 
 // Store is a depot in an object store.

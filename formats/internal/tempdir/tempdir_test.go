@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/internal/expect"
-	"github.com/khop-gnn/khop/internal/tempdir"
+	"github.com/khop-gnn/khop/formats/internal/tempdir"
 )
 
 func TestMain(m *testing.M) {

@@ -17,12 +17,12 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/ranges"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/staged"
+	"github.com/khop-gnn/khop/formats/internal/tempdir"
 	"github.com/khop-gnn/khop/formats/internal/transaction"
 	"github.com/khop-gnn/khop/formats/remote"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/option"
-	"github.com/khop-gnn/khop/formats/internal/tempdir"
 	"github.com/khop-gnn/khop/pinned"
 )
 

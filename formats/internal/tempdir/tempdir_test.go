@@ -11,8 +11,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/formats/internal/tempdir"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 func TestMain(m *testing.M) {

@@ -20,7 +20,7 @@ test: ## run everything, as continuous integration does
 	./test.sh
 
 .PHONY: nightly
-nightly: ## run everything, and what a night has time for: races of samplers and device code, the committed PTX, the GPU bundle, builds that repeat
+nightly: ## run everything, and what a night has time for: static analysis, races of samplers, training and device code, more cases, the committed PTX, the GPU bundle, builds that repeat
 	KHOP_TEST_NIGHT=1 ./test.sh
 
 .PHONY: quick

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Runs every check of this repository: formatting, vet and static analysis, types on other systems, tests with the race
+# Runs every check of this repository: formatting, vet, types on other systems, tests with the race
 # detector at another instruction-set level, then without it and cgo, nested modules, the CUDA build on a simulated GPU,
 # and the Python tests that compare with other programs. A test that would take long and has one goroutine is in a file
 # with the tag !race. Installs what is missing first, where it can. See CONTRIBUTING.md.
 #
 # Environment: KHOP_TESTDATA  folder of real graphs; tests that need one skip without it
-#              KHOP_TEST_FAST=1  leaves out the static analysis and the headers of CUDA 13
-#              KHOP_TEST_NIGHT=1 adds what takes long and seldom fails alone ("make nightly"): the race detector over
-#                                samplers and device code, the device's tests on the committed PTX, the bundle of
-#                                programs for a GPU, and builds that repeat
+#              KHOP_TEST_FAST=1  leaves out known vulnerabilities and the headers of CUDA 13
+#              KHOP_TEST_NIGHT=1 adds what takes long and seldom fails alone ("make nightly"): static analysis, the race
+#                                detector over samplers, training and device code, more cases of a device's batches and
+#                                on the committed PTX, the bundle of programs for a GPU, and builds that repeat
 #              KHOP_VULNDB    folder or address of the database of vulnerabilities, where vuln.go.dev cannot be reached
 #              KHOP_VULNCHECK=required  fails where known vulnerabilities cannot be checked; without it the last line
 #                                       says so
@@ -116,12 +116,11 @@ step "modules"
 go mod verify
 go mod tidy -diff || fail "go.mod or go.sum is not tidy: run go mod tidy"
 
+if [ -n "${KHOP_TEST_NIGHT:-}" ] && [ "$(go env GOOS)" != linux ]; then # there tools/test-cuda.sh does it, for all builds
+    step "staticcheck"
+    CGO_ENABLED=0 go run "$staticcheck" ./...
+fi
 if [ -z "${KHOP_TEST_FAST:-}" ]; then
-    if [ "$(go env GOOS)" != linux ]; then # there tools/test-cuda.sh does it, for all builds at once
-        step "staticcheck"
-        CGO_ENABLED=0 go run "$staticcheck" ./...
-    fi
-
     step "known vulnerabilities"
     database=${KHOP_VULNDB:-https://vuln.go.dev}
     [[ $database = *://* ]] || database=file://$(realpath "$database")
@@ -176,8 +175,9 @@ level=v1
 [ "$(go env GOARCH)" != amd64 ] || ! grep -qw avx2 /proc/cpuinfo 2>/dev/null || level=v3
 step "tests with the race detector, at GOAMD64=$level"
 GOAMD64=$level go build -race ./... # else the first tests run beside the compiler, for twice as long
-if [ -z "${KHOP_TEST_NIGHT:-}" ]; then # samplers start no goroutine of their own; loaders' tests run them in many
-    mapfile -t shared < <(printf '%s\n' "${shared[@]}" | grep -vx ./sampling)
+if [ -z "${KHOP_TEST_NIGHT:-}" ]; then
+    # Samplers start no goroutine of their own; loaders' tests run them in many. Training shares what sparse and embed do.
+    mapfile -t shared < <(printf '%s\n' "${shared[@]}" | grep -vxE './(sampling|integrations/gnn)')
 fi
 GOAMD64=$level tests -race ./cmd/khop ./loader ./formats ./formats/convert "${shared[@]}"
 

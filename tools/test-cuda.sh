@@ -5,8 +5,9 @@
 # Python with venv; no GPU.
 #
 # Environment: KHOP_TESTDATA      folder of real graphs; tests that need one skip without it
-#              KHOP_TEST_FAST=1   leaves out static analysis and the headers of CUDA 13
-#              KHOP_TEST_NIGHT=1  adds the race detector, the tests on the committed PTX, and the bundle
+#              KHOP_TEST_FAST=1   leaves out the headers of CUDA 13
+#              KHOP_TEST_NIGHT=1  adds static analysis, the race detector, cases, the tests on the committed PTX, and
+#                                 the bundle
 #              TOTALS             file to which the numbers of tests are added
 #              RACE_LEVEL         the GOAMD64 of what is built with the race detector (default: v1)
 set -euo pipefail
@@ -49,10 +50,12 @@ mapfile -t tagged < <(grep -rlE --include='*.go' '^//go:build .*\bcuda\b' . | gr
 step "vet"
 plain go vet -tags $tags,cubins "${tagged[@]}"
 
-if [ -z "${KHOP_TEST_FAST:-}" ]; then
+if [ -n "${KHOP_TEST_NIGHT:-}" ]; then
     step "staticcheck" # of everything, in this build; and of what stands in for it in others
     plain go run "$staticcheck" -tags $tags,cubins,libkhop ./...
     plain go run "$staticcheck" ./device ./internal/meters
+fi
+if [ -z "${KHOP_TEST_FAST:-}" ]; then
     step "headers" # those of CUDA 11 are what all else is built with; 12 lies between
     plain make --no-print-directory -s cuda-headers MAJORS=13
 fi
@@ -138,7 +141,9 @@ if [ -n "${KHOP_TEST_NIGHT:-}" ]; then
     on_ptx >"$scratch/on-ptx" 2>"$scratch/on-ptx.errors" &
     on_ptx=$!
 fi
-test_devices <"$scratch/tests" | "${report[@]}"
+short=(-test.short) # by day every two options of a loader meet, by night more cases do
+[ -z "${KHOP_TEST_NIGHT:-}" ] || short=()
+test_devices "${short[@]}" <"$scratch/tests" | "${report[@]}"
 if [ -n "${KHOP_TEST_NIGHT:-}" ]; then
     step "simulated device that poses as a real one, from PTX"
     wait $on_ptx || fail "the PTX does not become a simulator: $(cat "$scratch/on-ptx.errors")"

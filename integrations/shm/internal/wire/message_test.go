@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/hex"
+	"errors"
 	"testing"
 
 	"github.com/khop-gnn/khop/device"
@@ -97,6 +98,14 @@ func TestNumbersOutOfTheirRangeAreRefused(t *testing.T) {
 	} {
 		expect.That(t, !taken, "%s was taken", name)
 	}
+}
+
+// A head alone has its kind; that the kind wants more is found where it is read.
+func TestAMessageIsAtLeastItsHead(t *testing.T) {
+	head := []byte{byte(KindHello), 0, 0, 0, 8, 0, 0, 0}
+	kind, err := KindOf(head)
+	expect.That(t, kind == KindHello && err == nil, "%v, %v", kind, err)
+	expect.That(t, errors.Is(expect.Err(KindOf(head[:7])), ErrMessage), "7 bytes are a message")
 }
 
 // The greatest numbers are taken, and those above them are not.

@@ -224,3 +224,14 @@ func TestTheIndexOfOutEdgesIsCounted(t *testing.T) {
 		}
 	}
 }
+
+// The first type of edges that does not exist is as wrong as any.
+func TestInvalidTypesOfEdgesAreAnErrorWhereOutEdgesAreIndexed(t *testing.T) {
+	a := graphs.ArraysOf(graphs.New(t, graph.Data{Nodes: []graph.NodeData{{Name: "a", Count: 3}},
+		Edges: []graph.EdgeData{{Source: "a", Relation: "x", Target: "a", Src: []int64{0}, Dst: []int64{1}},
+			{Source: "a", Relation: "y", Target: "a", Src: []int64{1}, Dst: []int64{2}}}}))
+	a.Types = unified.FromSlice([]uint8{0, 2})
+	s := Neighbor{Fanouts: []int{All}, Direction: Out}
+	err := expect.Err(Prepare(t.Context(), s, Env{Graph: graphs.Of(t, a), BatchSize: 1}))
+	expect.Says(t, err, ErrGraph, "edge 1", "edges of a third type")
+}

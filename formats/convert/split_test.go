@@ -281,6 +281,22 @@ func linksOf(t *testing.T, ds *formats.Dataset, undirected bool) (split map[deal
 	return split, n
 }
 
+// A split of users stays where items are dealt under its names.
+func TestDealingNodesOfATypeKeepsTheSplitsOfOthers(t *testing.T) {
+	data := dealable(t)
+	expect.Must(Split(t.Context(), data, SplitOptions{Type: "user"}))(t)
+	users := nodesIn(t, open(t, data), "train", 0)
+	ds := opened(t, data, SplitOptions{Type: "item"})
+	user, left, all := ds.Graph().Schema().NodeType("user"), 0, expect.Must(ds.Split("train", 0))(t)
+	for i := range all.Len() {
+		if typ, _ := all.At(i); typ == user {
+			left++
+		}
+	}
+	expect.That(t, left == len(users) && left > 0, "%d users are left of %d", left, len(users))
+	expect.That(t, all.Len() > int64(left), "no item is in train")
+}
+
 func TestWhatIsDealtDependsOnTheSeedAlone(t *testing.T) {
 	data := dealable(t)
 	id := func(opt SplitOptions) [16]byte {

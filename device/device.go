@@ -3,8 +3,6 @@ package device
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -285,72 +283,3 @@ func (d *Device) Memory() (free, total int64, err error) {
 	})
 	return free, total, err
 }
-
-// MPS reports whether kernels of several processes run on the device at the same time, by NVIDIA's Multi-Process
-// Service. Without it the processes take turns: while a gather of one waits for the bus, kernels of another wait too.
-// The service is started by "nvidia-cuda-mps-control -d", before the processes open the device.
-//
-// Recent drivers report it. With older ones a process counts as a client if it finds the service's control socket, in
-// $CUDA_MPS_PIPE_DIRECTORY, else /tmp/nvidia-mps.
-func (d *Device) MPS() bool {
-	if d.Attribute(attrMPS) == 1 {
-		return true
-	}
-	folder := os.Getenv("CUDA_MPS_PIPE_DIRECTORY")
-	if folder == "" {
-		folder = "/tmp/nvidia-mps"
-	}
-	_, err := os.Stat(filepath.Join(folder, "control"))
-	return err == nil
-}
-
-// WithoutMPS explains the effect of running without MPS, and the remedy.
-const WithoutMPS = "MPS does not run: processes take turns on the device, and wait for each other's gathers; " +
-	"start it before them with nvidia-cuda-mps-control -d"
-
-// Reach lets kernels of d read and write the memory of another device, over NVLink or the bus, as long as both are open
-// somewhere in the process. It does not let other reach d. A device has a limited number of such peers: 8 without
-// NVSwitch. A second call does nothing.
-//
-// It fails with code 217 where the two devices, the system or a virtual machine do not allow it; with drivers of CUDA
-// 13.5 and later also where an IOMMU or PCIe access control separates them.
-func (d *Device) Reach(other *Device) error {
-	if d.ordinal == other.ordinal {
-		return nil
-	}
-	op := fmt.Sprintf("let cuda:%d at the memory of cuda:%d", d.ordinal, other.ordinal)
-	return d.do(op, func() result {
-		switch can, code := drv.canReach(d.ordinal, other.ordinal); {
-		case code != success:
-			return code
-		case !can:
-			return codeNoPeer
-		}
-		code := drv.reach(other.context)
-		if code == codeReached { // by an earlier call, or by another library
-			return success
-		}
-		return code
-	})
-}
-
-// Attr is a device attribute, a CUdevice_attribute.
-type Attr int
-
-// The attributes that khop reads.
-const (
-	attrMultiprocessors            Attr = 16
-	AttrIntegrated                 Attr = 18 // 1: the device shares the host's memory
-	attrPCIBus                     Attr = 33
-	attrPCIDevice                  Attr = 34
-	AttrUnifiedAddressing          Attr = 41
-	attrPCIDomain                  Attr = 50
-	attrComputeMajor               Attr = 75
-	attrComputeMinor               Attr = 76
-	AttrPageableAccess             Attr = 88  // pageable host memory is coherently accessible (HMM or hardware)
-	AttrHostPointerForRegistered   Attr = 91  // a kernel may use the host's address of registered memory
-	AttrHostRegister               Attr = 99  // registering host memory is supported
-	AttrPageableUsesHostPageTables Attr = 100 // pageable access goes through the host's page tables (hardware)
-	AttrReadOnlyRegister           Attr = 113 // read-only mappings may be registered as such
-	attrMPS                        Attr = 133 // 1: contexts are shared by MPS; CUDA 12.5 and later tell
-)

@@ -13,8 +13,8 @@ import (
 // ErrRange is returned for an id that is not a row of the column.
 var ErrRange = errors.New("row out of range")
 
-// maxRowBytes is above the widest row in bytes: far beyond any feature.
-const maxRowBytes = 1 << 30
+// MaxRowBytes is above the widest row in bytes: far beyond any feature, and small enough for kernels to count in int.
+const MaxRowBytes = 1 << 30
 
 // Store gathers rows of one column. It is read-only, owns no memory, and is safe for concurrent use as long as the
 // column is valid.
@@ -29,7 +29,7 @@ type Store struct {
 // host cannot read, or one whose rows are empty or of 1 GiB or more.
 func NewStore(column unified.Tensor) (*Store, error) {
 	row := column.RowBytes()
-	if !column.Valid() || column.Placement() == pinned.Device || row <= 0 || row >= maxRowBytes {
+	if !column.Valid() || column.Placement() == pinned.Device || row <= 0 || row >= MaxRowBytes {
 		return nil, fmt.Errorf("%w: no rows can be gathered from %v", unified.ErrShape, column)
 	}
 	s := &Store{column: column, rowBytes: row}

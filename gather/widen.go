@@ -50,7 +50,7 @@ func (s *Store) Widened(to unified.DType, code *graph.Code, scales unified.Tenso
 	default:
 		ok = ok && w.from.IsHalf()
 	}
-	if !ok || !to.IsHalf() && to != unified.Float32 || w.width >= maxRowBytes/4 {
+	if !ok || !to.IsHalf() && to != unified.Float32 || w.width >= MaxRowBytes/4 {
 		return nil, fmt.Errorf("%w: %v with scales %v cannot be widened to %v", unified.ErrShape, c, scales, to)
 	}
 	wide.wide = w
@@ -62,7 +62,7 @@ func (w *widening) decode(code *graph.Code, bytes int64) bool {
 	w.code, w.vectors = narrow.Of(code.Name), codeVectors[code.Name]
 	n := int64(1)
 	for _, d := range code.Shape {
-		if d <= 0 || n > maxRowBytes/d {
+		if d <= 0 || n > MaxRowBytes/d {
 			return false
 		}
 		n *= d

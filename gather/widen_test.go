@@ -83,7 +83,7 @@ func TestWhatCannotBeWidenedIsRefused(t *testing.T) {
 	int4 := expect.Must(graph.Column{DType: unified.Float32, Shape: []int64{100}}.Coded("int4"))(t).Code
 	none := &graph.Code{Name: "int3", Shape: []int64{2}}
 	bytes58, bytes57 := matrix(t, 3, 58), matrix(t, 3, 57)
-	wide := expect.Must(unified.New(unified.Float16, nil, 0, maxRowBytes/4))(t) // float32 rows are twice as wide
+	wide := expect.Must(unified.New(unified.Float16, nil, 0, MaxRowBytes/4))(t) // float32 rows are twice as wide
 	for _, c := range []struct {
 		column, scales unified.Tensor
 		code           *graph.Code

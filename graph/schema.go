@@ -13,8 +13,8 @@ import (
 // ErrSchema is returned for a schema that contradicts itself, ErrText for a name that is not text.
 var ErrSchema, ErrText = names.ErrSchema, names.ErrText
 
-// maxEdgeTypes is the greatest number of edge types: a type is stored in 16 bits.
-const maxEdgeTypes = 1 << 16
+// MaxEdgeTypes is the greatest number of edge types: a type is stored in 16 bits.
+const MaxEdgeTypes = 1 << 16
 
 // Order says how the edges of one type are ordered within a destination.
 type Order uint8
@@ -91,8 +91,8 @@ func (s *Schema) Init() error {
 	if len(s.Nodes) == 0 || len(s.Edges) == 0 {
 		return fmt.Errorf("%w: there must be at least one node type and one edge type", ErrSchema)
 	}
-	if len(s.Edges) > maxEdgeTypes {
-		return fmt.Errorf("%w: %d edge types, at most %d are possible", ErrSchema, len(s.Edges), maxEdgeTypes)
+	if len(s.Edges) > MaxEdgeTypes {
+		return fmt.Errorf("%w: %d edge types, at most %d are possible", ErrSchema, len(s.Edges), MaxEdgeTypes)
 	}
 	index, known := make(map[string]int, len(s.Nodes)), names.Set{}
 	for i := range s.Nodes {

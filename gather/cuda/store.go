@@ -52,8 +52,6 @@ const (
 	smBlocks   = 8
 	wordsBytes = 64 // four words for batches, and from the half on four for the cache
 	faultBytes = 24
-	// above the widest row, as for gather.Store: small enough for kernels to count in int
-	maxRowBytes = 1 << 30
 )
 
 // NewStore returns a store of a column [n, ...] whose bytes the device addresses at addr, the address of
@@ -67,7 +65,7 @@ func NewStore(dev *device.Device, column unified.Tensor, addr device.Address) (*
 		return nil, device.ErrNoDevice
 	}
 	row := column.RowBytes()
-	if !column.Valid() || row <= 0 || row >= maxRowBytes {
+	if !column.Valid() || row <= 0 || row >= gather.MaxRowBytes {
 		return nil, fmt.Errorf("%w: no rows can be gathered from %v", unified.ErrShape, column)
 	}
 	if uint64(addr)%uint64(column.DType().Size()) != 0 || addr == 0 && column.Len() > 0 {

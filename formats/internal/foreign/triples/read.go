@@ -127,9 +127,6 @@ func (d *reader) read(ctx context.Context, at source.Place, split string) error 
 	return d.listed.Flush()
 }
 
-// maxRelations are as many edge types as a graph can have.
-const maxRelations = 1 << 16
-
 // triple takes a line.
 func (d *reader) triple(text []byte, edge bool, link *source.Link) error {
 	f := bytes.Split(text, []byte("\t"))
@@ -144,8 +141,8 @@ func (d *reader) triple(text []byte, edge bool, link *source.Link) error {
 	if err != nil {
 		return err
 	}
-	if rel >= maxRelations {
-		return fmt.Errorf("there are more than %d relations", maxRelations)
+	if rel >= graph.MaxEdgeTypes {
+		return fmt.Errorf("there are more than %d relations", graph.MaxEdgeTypes)
 	}
 	tail, err := d.nodes.Number(f[2])
 	if err != nil {

@@ -116,7 +116,7 @@ step "modules"
 go mod verify
 go mod tidy -diff || fail "go.mod or go.sum is not tidy: run go mod tidy"
 
-if [ -n "${KHOP_TEST_NIGHT:-}" ] && [ "$(go env GOOS)" != linux ]; then # there tools/test-cuda.sh does it, for all builds
+if [ -n "${KHOP_TEST_NIGHT:-}" ] && [ "$(go env GOOS)" != linux ]; then # on Linux tools/test-cuda.sh does it
     step "staticcheck"
     CGO_ENABLED=0 go run "$staticcheck" ./...
 fi
@@ -176,7 +176,8 @@ level=v1
 step "tests with the race detector, at GOAMD64=$level"
 GOAMD64=$level go build -race ./... # else the first tests run beside the compiler, for twice as long
 if [ -z "${KHOP_TEST_NIGHT:-}" ]; then
-    # Samplers start no goroutine of their own; loaders' tests run them in many. Training shares what sparse and embed do.
+    # Samplers start no goroutine of their own; loaders' tests run them in many. Training starts those of sparse and
+    # embed, whose tests run here.
     mapfile -t shared < <(printf '%s\n' "${shared[@]}" | grep -vxE './(sampling|integrations/gnn)')
 fi
 GOAMD64=$level tests -race ./cmd/khop ./loader ./formats ./formats/convert "${shared[@]}"

@@ -48,7 +48,7 @@ func Weave(ctx context.Context, g *graph.Graph, more *Sorted, to Sink) error {
 		}
 	}
 	v.indptr.number(v.edges)
-	return flush(v.indptr, v.indices, v.types) // of types nothing is there where it has no writer
+	return flush(v.indptr, v.indices, v.types) // without a writer types has nothing to flush
 }
 
 // weaver is one run of Weave.

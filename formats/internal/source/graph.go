@@ -75,7 +75,7 @@ type Batch struct {
 	Columns  [][]byte // of Edges.Columns: little-endian, a row an edge
 }
 
-// TypeAt returns the type of an edge or link by those of all: nil, where they are of type 0.
+// TypeAt returns the type of edge or link i. Without a list of types all have type 0.
 func TypeAt[T uint16 | int64](types []T, i int) int {
 	if types == nil {
 		return 0

@@ -45,9 +45,10 @@ func NewInside(ctx context.Context, src loader.Source, opt Options, w Within) (*
 	return i, nil
 }
 
-// Segment returns the bytes of an announced segment, on a device its address and length. It stays until the caller
-// closes what it is of, and the ring is closed: also after Close nothing else writes to batches that were not returned.
-func (i *Inside) Segment(number uint32) (data []byte, of io.Closer, err error) {
+// Segment returns the bytes of an announced segment, on a device its address and length, and the memory that holds
+// them. They are valid until the caller closes that memory, also after Close: nothing else writes to batches that were
+// not returned.
+func (i *Inside) Segment(number uint32) (data []byte, memory io.Closer, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if !i.closed {

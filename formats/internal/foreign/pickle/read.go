@@ -272,12 +272,14 @@ func (m *machine) memoize(at uint64) error {
 // keyed does something with what is kept by a number: one of width bytes, or a line where width is 0.
 func keyed(width int, do func(m *machine, at uint64) error) func(*machine) error {
 	return func(m *machine) error {
-		at, err := m.number(width)
 		if width == 0 {
-			var line int64
-			line, err = m.lineNumber()
-			at = uint64(line)
+			at, err := m.lineNumber()
+			if err != nil {
+				return err
+			}
+			return do(m, uint64(at))
 		}
+		at, err := m.number(width)
 		if err != nil {
 			return err
 		}

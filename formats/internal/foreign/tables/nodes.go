@@ -380,8 +380,9 @@ func (x *graphOf) split(ctx context.Context, n *nodeType, node *source.NodeType,
 	lists := map[splitKey][]int64{}
 	add := func(to splitKey, row int64) error {
 		list := lists[to]
-		defer func() { lists[to] = list }()
-		return source.Append(x.r.Budget.Ledger(), &list, row)
+		err := source.Append(x.r.Budget.Ledger(), &list, row)
+		lists[to] = list
+		return err
 	}
 	most := 0 // index of a split
 	switch {

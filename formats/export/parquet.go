@@ -1,7 +1,6 @@
 package export
 
 import (
-	"encoding/binary"
 	"fmt"
 	"io"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/parquetrows"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/pinned"
-	"github.com/khop-gnn/khop/unified"
 )
 
 // tables writes a folder of Parquet tables, and graph.yaml, which khop convert reads them by.
@@ -23,7 +21,9 @@ func tables(j *job) error {
 	m.WriteString("nodes:\n")
 	for t, n := range j.s.Nodes {
 		name := "nodes_" + safe(n.Name) + ".parquet"
-		if err := j.file(name, func(w io.Writer) error { return j.nodeTable(w, t) }); err != nil {
+		if err := j.file(name, func(w io.Writer) error {
+			return parquetOf(w, func(to Sink) error { return j.nodes(to, t) })
+		}); err != nil {
 			return err
 		}
 		fmt.Fprintf(m, "  %s {file: %q%s}\n", keyOf(n.Name), name, parts(n.Columns))
@@ -31,7 +31,9 @@ func tables(j *job) error {
 	m.WriteString("edges:\n")
 	for t, e := range j.s.Edges {
 		name := "edges_" + safe(e.Source) + "__" + safe(e.Relation) + "__" + safe(e.Target) + ".parquet"
-		if err := j.file(name, func(w io.Writer) error { return j.edgeTable(w, t) }); err != nil {
+		if err := j.file(name, func(w io.Writer) error {
+			return parquetOf(w, func(to Sink) error { return j.edges(to, t) })
+		}); err != nil {
 			return err
 		}
 		fmt.Fprintf(m, "  %s {file: %q, src: src, dst: dst%s}\n", keyOf(e.String()), name, parts(j.s.EdgeColumns))
@@ -99,136 +101,4 @@ func NewTable(w io.Writer, columns []graph.Column) (put func(elements [][]byte) 
 		return nil, nil, err
 	}
 	return t.Put, t.Close, nil
-}
-
-// nodeTable writes the nodes of a type: id, columns, and splits as columns of booleans.
-func (j *job) nodeTable(w io.Writer, t int) error {
-	n, fields := j.s.Nodes[t], []parquetrows.Field{parquetrows.Number("id")}
-	var data []unified.Tensor
-	for _, c := range n.Columns {
-		col, _ := j.g.NodeColumn(t, c.Name)
-		fields, data = append(fields, parquetrows.Field{Column: c}), append(data, col)
-	}
-	masks, err := j.masks(t)
-	defer func() { j.opt.Memory.Give(pinned.Scratch, int64(len(masks))*n.Count) }()
-	if err != nil {
-		return err
-	}
-	for _, m := range masks {
-		fields = append(fields, parquetrows.Field{
-			Column: graph.Column{Name: m.name, DType: unified.Uint8}, Mask: true})
-	}
-	out, err := newTable(w, fields)
-	if err != nil {
-		return err
-	}
-	held := 8 * out.Rows // the ids; columns are read where they lie
-	if err := j.opt.Memory.Take(pinned.Scratch, held); err != nil {
-		return err
-	}
-	defer j.opt.Memory.Give(pinned.Scratch, held)
-	for lo := int64(0); lo < n.Count; lo += out.Rows {
-		hi := min(lo+out.Rows, n.Count)
-		if err := j.verify(lo, hi, data...); err != nil {
-			return err
-		}
-		ids := parquetrows.Each(hi-lo, func(i int64) int64 { return lo + i })
-		columns := [][]byte{unified.FromSlice(ids).Bytes()}
-		for i, c := range n.Columns {
-			columns = append(columns, data[i].Bytes()[lo*c.RowBytes():hi*c.RowBytes()])
-		}
-		for _, m := range masks {
-			columns = append(columns, m.in[lo:hi])
-		}
-		if err := out.Put(columns); err != nil {
-			return err
-		}
-	}
-	return out.Close()
-}
-
-// mask is a split as a byte a node, which is held in memory.
-type mask struct {
-	name string
-	in   []byte
-}
-
-// masks returns the splits of a node type, also after an error those that it has counted as memory.
-func (j *job) masks(t int) (list []mask, err error) {
-	for _, s := range j.splits() {
-		for _, set := range s.Seeds.Sets {
-			if set.Type != t {
-				continue
-			}
-			n := j.s.Nodes[t].Count
-			if err := j.opt.Memory.Take(pinned.Scratch, n); err != nil {
-				return list, err
-			}
-			m := mask{splitName(s.Name, s.Index, "_mask"), make([]byte, n)}
-			list = append(list, m)
-			at, err := j.idsOf(set)
-			if err != nil {
-				return list, err
-			}
-			for i := range set.Len() {
-				if v := at(i); v >= 0 && v < int64(len(m.in)) {
-					m.in[v] = 1
-				}
-			}
-		}
-	}
-	return list, nil
-}
-
-// edgeTable writes the edges of a type: src, dst (own ids) and columns.
-func (j *job) edgeTable(w io.Writer, t int) error {
-	fields := []parquetrows.Field{parquetrows.Number("src"), parquetrows.Number("dst")}
-	var from []unified.Tensor
-	for _, c := range j.s.EdgeColumns {
-		col, _ := j.g.EdgeColumn(c.Name)
-		fields, from = append(fields, parquetrows.Field{Column: c}), append(from, col)
-	}
-	out, err := newTable(w, fields)
-	if err != nil {
-		return err
-	}
-	data, n, e := make([][]byte, len(fields)), int64(0), j.s.Edges[t]
-	rows, held := min(out.Rows, e.Count), int64(0)
-	for i := range fields {
-		held += rows * fields[i].RowBytes()
-	}
-	if err := j.opt.Memory.Take(pinned.Scratch, held); err != nil {
-		return err
-	}
-	defer j.opt.Memory.Give(pinned.Scratch, held)
-	for i := range data {
-		data[i] = make([]byte, 0, rows*fields[i].RowBytes())
-	}
-	flush := func() error {
-		err := out.Put(data)
-		for i := range data {
-			data[i] = data[i][:0]
-		}
-		n = 0
-		return err
-	}
-	if err := j.eachEdge(t, from, func(at, v int64) error {
-		data[0] = binary.LittleEndian.AppendUint64(data[0], uint64(j.ids(at)-j.g.Offset(e.Src)))
-		data[1] = binary.LittleEndian.AppendUint64(data[1], uint64(v-j.g.Offset(e.Dst)))
-		for i, c := range j.s.EdgeColumns {
-			data[i+2] = append(data[i+2], from[i].Bytes()[at*c.RowBytes():(at+1)*c.RowBytes()]...)
-		}
-		if n++; n < out.Rows {
-			return nil
-		}
-		return flush()
-	}); err != nil {
-		return err
-	}
-	if n > 0 {
-		if err := flush(); err != nil {
-			return err
-		}
-	}
-	return out.Close()
 }

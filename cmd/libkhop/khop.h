@@ -28,6 +28,8 @@
 
 #include <stdint.h>
 
+struct ArrowArrayStream; /* of Arrow's C stream interface */
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -71,6 +73,25 @@ int32_t khop_run(char **arguments, int32_t count, int32_t out, int32_t err, int3
 /* Is the program khop: does what main's arguments ask for, with the signals, files and exit status of the program, and
  * ends the process. */
 int32_t khop_main(int32_t count, char **arguments);
+
+/*
+ * Tables of Arrow's C stream interface, as arguments of commands.
+ *
+ * khop_stream_write begins to write a stream to a new file, which khop convert reads as a table. It takes the stream
+ * over, as if that had been moved, also where it fails; *stream ends with khop_close, which completes the file. A
+ * stream that was taken before is KHOP_ARGUMENT, and so is one with a column of a type that is not read, by its name.
+ */
+int32_t khop_stream_write(struct ArrowArrayStream *from, char *path, khop_handle *stream, khop_error *error);
+
+/* Writes the next batch of records, and says how many rows that has: -1 where the stream has ended. Takes some MiB
+ * beside the batch. One thread at a time. */
+int32_t khop_stream_next(khop_handle stream, int64_t *rows, khop_error *error);
+
+/* Makes a stream of the rows of a node type, or where edges is not 0 of an edge type, of a dataset: by its place in the
+ * schema. Nodes have n_id, columns and strings, edges src, dst and columns. Columns of nodes are the dataset's mapped
+ * files, which stay open until the stream and its last array are released; the caller releases both. Any thread may
+ * read and release. */
+int32_t khop_stream_read(char *dataset, int32_t edges, int64_t type, struct ArrowArrayStream *out, khop_error *error);
 
 /*
  * Sparse operations, on the CPU. docs/sparse.md says what they compute, and that no result depends on threads.

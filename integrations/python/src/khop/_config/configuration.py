@@ -16,6 +16,7 @@ from typing import IO, Any, Iterable, Mapping, Optional, Sequence
 import numpy as np
 
 from .option_table import OPTIONS, Fanouts, LoaderOptions, SamplerOptions
+from .._native import streams
 from ..errors import KhopError, OptionError, ServerError
 
 __all__ = [
@@ -276,6 +277,10 @@ def _whole(values: Sequence[int]) -> list[int]:
 
 
 def _array(values: Any) -> Any:
+    if streams.is_stream(values) and not hasattr(values, "__array__"):
+        values = streams.numbers(values)
+        if values is None:
+            raise ValueError("an Arrow column that does not hold numbers")
     return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
 
 

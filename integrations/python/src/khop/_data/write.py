@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
 import pathlib
-import re
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Tuple, Union
 
 import numpy as np
 
-from .._native import library as _library, program
+from . import tables
+from .._native import library as _library, program, streams
 from .. import binary as _binary
 from ..errors import ForkError, LibraryNotFound, WriteError, warn
 from .._feed.protocol import FOREIGN
@@ -40,7 +39,9 @@ def write(path: _binary.PathLike, data: Any, *, binary: Optional[_binary.PathLik
     - a mapping of names to arrays: ``{"edge_index": .., "x": .., "y": .., "train_mask": .., "edge_weight": ..}``; for
       several types a mapping of node types and edge types to such mappings: ``{"paper": {"x": ..}, ("author", "writes",
       "paper"): {"edge_index": ..}}``;
-    - a table of edges (pandas or Arrow), or a mapping as in docs/convert.md ("Tables"), with tables in place of files.
+    - a table of edges, or a mapping as in docs/convert.md ("Tables"), with tables in place of files. A table is one of
+      pandas, or whatever has ``__arrow_c_stream__``: of polars, DuckDB, pyarrow, ibis, .. Its rows are read once, a
+      batch at a time. An index of pandas without a name is left out.
 
     options are those of ``khop convert`` (docs/cli.md): ``symmetrise=True``, ``dedupe="first"``,
     ``feature_dtype="float16"``, ``row_stride=64``, ``force=True``, ..
@@ -156,6 +157,8 @@ def _numpy(value: Any) -> Any:
         value = value.numpy()
     if isinstance(value, (str, bytes, Mapping)) or value is None:
         return None
+    if streams.is_stream(value) and not hasattr(value, "__array__"):
+        return streams.numbers(value)
     try:
         array = np.asarray(value)
     except (TypeError, ValueError):
@@ -266,41 +269,7 @@ def _of_arrays(folder: pathlib.Path, arrays: Mapping[Any, Any]) -> pathlib.Path:
 
 
 def _of_table(folder: pathlib.Path, table: Any) -> pathlib.Path:
-    return _of_tables(folder, {"edges": {"to": {"file": table}}})
-
-
-def _of_tables(folder: pathlib.Path, mapping: Mapping[str, Any]) -> pathlib.Path:
-    tables: list[str] = []
-
-    def filed(value: Any, *where: str) -> Any:
-        if _is_table(value):
-            name = re.sub(r"[^\w.-]", "_", ".".join(w for w in where if w != "file"))  # an error says it
-            tables.append(name)
-            return _save_table(folder / (name + f".{len(tables)}" * (tables.count(name) > 1)), value)
-        if isinstance(value, Mapping):
-            return {k: filed(v, *where, str(k)) for k, v in value.items()}
-        if isinstance(value, (list, tuple)):
-            return [filed(v, *where) for v in value]
-        return os.path.abspath(value) if isinstance(value, os.PathLike) else value
-    source = folder / "graph.json"
-    source.write_text(json.dumps(filed(mapping)))
-    return source
-
-
-def _save_table(path: pathlib.Path, table: Any) -> str:
-    try:
-        import pyarrow
-    except ImportError:
-        table.to_csv(f"{path}.csv", index=False)
-        return path.name + ".csv"
-    arrow = table if isinstance(table, pyarrow.Table) else pyarrow.Table.from_pandas(table, preserve_index=False)
-    with pyarrow.ipc.new_file(f"{path}.arrow", arrow.schema) as file:
-        file.write_table(arrow)
-    return path.name + ".arrow"
-
-
-def _is_table(data: Any) -> bool:
-    return type(data).__module__.split(".")[0] in ("pandas", "pyarrow") and hasattr(data, "columns")
+    return tables.write(folder, {"edges": {"to": {"file": table}}})
 
 
 def _is_mapping_of_tables(data: Any) -> bool:
@@ -314,11 +283,11 @@ def _is_array(data: Any) -> bool:
 
 
 _KINDS: tuple[tuple[Callable[[Any], bool], Callable[[pathlib.Path, Any], pathlib.Path]], ...] = (
+    (tables.is_table, _of_table),  # the first: any name may be that of a column, and so an attribute
     (lambda d: hasattr(d, "stores") and hasattr(d, "num_nodes"), _of_pyg),
     (lambda d: hasattr(d, "canonical_etypes"), _of_dgl),
     (lambda d: hasattr(d, "tocoo"), _of_scipy),
-    (_is_table, _of_table),
-    (_is_mapping_of_tables, _of_tables),
+    (_is_mapping_of_tables, tables.write),
     (lambda d: isinstance(d, Mapping), _of_arrays),
     (_is_array, _of_edges),
 )

@@ -20,6 +20,7 @@ from ._batch.batch import Batch
 from .binary import PathLike
 from ._batch.convert import to_pyg
 from ._batch.frameworks import address
+from ._data.database import write
 from ._data.info import info
 from ._native.scratch import Scratch
 from ._data.stage import located

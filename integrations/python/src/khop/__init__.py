@@ -22,6 +22,7 @@ from ._batch.batch import Batch, Padded
 from ._batch.contents import Info
 from ._batch.schema import EdgeType, Schema
 from ._batch.views import Block, EdgeView, NodeView
+from ._data.dataset import Dataset, Rows
 from ._data.info import info
 from ._data.stage import stage
 from ._data.write import write
@@ -52,8 +53,8 @@ else:
 __version__ = "0.1.0.dev0"
 
 __all__ = [
-    "Batch", "BinaryNotFound", "Block", "BusyError", "Connection", "DeviceArray", "DeviceError", "EdgeType",
-    "EdgeView", "Epoch", "ForkError", "Info", "KhopError", "KhopWarning", "LibraryNotFound", "Loader", "NodeView",
-    "OptionError", "Padded", "ProtocolError", "RanksError", "Sampler", "Schema", "ServerError", "SlotsHeldError",
-    "StateError", "WriteError", "connect", "info", "stage", "unified", "write",
+    "Batch", "BinaryNotFound", "Block", "BusyError", "Connection", "Dataset", "DeviceArray", "DeviceError",
+    "EdgeType", "EdgeView", "Epoch", "ForkError", "Info", "KhopError", "KhopWarning", "LibraryNotFound", "Loader",
+    "NodeView", "OptionError", "Padded", "ProtocolError", "RanksError", "Rows", "Sampler", "Schema", "ServerError",
+    "SlotsHeldError", "StateError", "WriteError", "connect", "info", "stage", "unified", "write",
 ]

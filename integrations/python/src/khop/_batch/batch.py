@@ -284,6 +284,11 @@ class Batch(Typed):
         """
         return convert.to_dgl(self)
 
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """The nodes of a graph with one type of them as a table; else take ``batch["paper"]``. Edges are another:
+        ``batch["paper", "cites", "paper"]``."""
+        return self._node().__arrow_c_stream__()
+
     def pad(self, sizes: Any = "pow2") -> Padded:
         """Returns a copy of the batch in shapes that repeat, with masks (khop.padding)."""
         return self._padded(sizes)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Callable, Optional, Union, overload
+from typing import Any, Callable, Optional, Union, overload
 
 import numpy as np
 
+from . import rows
 from .contents import Contents
 from .frameworks import Array
 from .schema import FEATURE, LABEL, TIME, WEIGHT, EdgeType, columns_of, text
@@ -77,6 +78,10 @@ class NodeView:
     def columns(self) -> tuple[str, ...]:
         """The loaded columns, of all nodes or of the seeds."""
         return self._batch._columns(self.type)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """The nodes as a table: n_id, and columns where they lie (Arrow's PyCapsule interface)."""
+        return rows.of_nodes(self._batch, self.type)
 
     def __getitem__(self, column: str) -> Array:
         """A row for each node, or where the column was asked for seeds only, a row for each distinct seed."""
@@ -250,6 +255,10 @@ class EdgeView:
     def columns(self) -> tuple[str, ...]:
         """The loaded columns."""
         return tuple(columns_of(self._batch.names()).get(f"edge/0/{text(self.type)}/", ()))
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """The edges as a table: src and dst, ids in the dataset, and columns (Arrow's PyCapsule interface)."""
+        return rows.of_edges(self)
 
     def __getitem__(self, column: str) -> Array:
         """A row for each edge, in the order of edge_index. Copied together from the blocks with frontier "all"."""

@@ -1,6 +1,6 @@
 package gpu
 
-// The model of the bus (docs/gpu-bundle.md): a read of a line, or of a part of one, costs its sectors of 32 bytes and
+// The model of the bus: a read of a line, or of a part of one, costs its sectors of 32 bytes and
 // 20 bytes besides, and it is one request. A second has room for a number of bytes and a number of requests.
 const (
 	lineBytes     = 128

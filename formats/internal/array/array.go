@@ -109,6 +109,8 @@ type Member struct {
 	Open func() (*Reader, io.Closer, error)
 	// OpenPlaces is Open where little is read, here and there; nil: it is read from the beginning on alone.
 	OpenPlaces func() (*Reader, io.Closer, error)
+	// OpenTexts is Open of an array of strings; nil: they are not read.
+	OpenTexts func() (*Texts, io.Closer, error)
 }
 
 // String is what messages call an array.

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -124,6 +125,35 @@ func TestStrings(t *testing.T) {
 	expect.That(t, err == nil && slices.Equal(got, []string{"中a", "", "xyz"}), "%q, %v", got, err)
 	_, _, got, err = read(bytes.NewReader(file(header("|S2", "False", "(2,)"), []byte("ab\xff\x00"))))
 	expect.That(t, err == nil && slices.Equal(got, []string{"ab", "\uFFFD"}), "%q, %v", got, err)
+}
+
+// TestTextsComeOneAfterTheOther, until bytes that are not UTF-8, or the end of the file.
+func TestTextsComeOneAfterTheOther(t *testing.T) {
+	for _, c := range []struct {
+		descr, elements string
+		want            []string
+		err             error
+	}{
+		{"<U2", "\x2d\x4e\x00\x00a\x00\x00\x00x\x00\x00\x00\x00\x00\x00\x00", []string{"中a", "x"}, nil},
+		{">U1", "\x00\x00\x00a\x00\x00\x4e\x2d", []string{"a", "中"}, nil},
+		{"|S3", "ab\x00\xc3\xa9\x00", []string{"ab", "é"}, nil},
+		{"|S2", "ab\xff\x00", []string{"ab"}, graph.ErrText},
+		{"<U1", "a\x00\x00\x00\x00\xd8\x00\x00", []string{"a"}, graph.ErrText},
+		{"<U1", "a\x00\x00\x00b\x00", []string{"a"}, io.ErrUnexpectedEOF},
+		{"<U0", "", nil, ErrType},
+		{"<i4", "12345678", nil, ErrType},
+	} {
+		r := bytes.NewReader(file(header(c.descr, "False", "(2,)"), []byte(c.elements)))
+		x, err := NewTexts(r, expect.Must(ReadHeader(r))(t))
+		var got []string
+		for err == nil && len(got) < 2 {
+			var s string
+			if s, err = x.Next(); err == nil {
+				got = append(got, s)
+			}
+		}
+		expect.That(t, slices.Equal(got, c.want) && errors.Is(err, c.err), "%s: %q, %v", c.descr, got, err)
+	}
 }
 
 func TestHeadersAreReadStrictly(t *testing.T) {

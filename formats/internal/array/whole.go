@@ -7,7 +7,6 @@ import (
 	"io"
 	"math"
 	"slices"
-	"unicode/utf8"
 
 	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/pinned"
@@ -135,12 +134,7 @@ func ReadStrings(r io.Reader, h Header, l *pinned.Ledger) ([]string, error) {
 			s = append(s, string(bytes.ToValidUTF8(bytes.TrimRight(e, "\x00"), []byte("\uFFFD"))))
 			continue
 		}
-		var text []byte
-		for ; len(e) >= 4; e = e[4:] {
-			c := uint32(e[0]) | uint32(e[1])<<8 | uint32(e[2])<<16 | uint32(e[3])<<24
-			text = utf8.AppendRune(text, rune(min(c, utf8.MaxRune+1)))
-		}
-		s = append(s, string(bytes.TrimRight(text, "\x00")))
+		s = append(s, string(appendText(nil, e)))
 	}
 	return s, nil
 }

@@ -82,8 +82,12 @@ func Open(ctx context.Context, c Cache, d Dataset) (*Entry, error) {
 		others := x.Chunk != e.x.Chunk || !slices.Equal(x.Files, e.x.Files) || len(states) != units
 		if err != nil || others { // it is made anew
 			err = errors.Join(os.RemoveAll(e.path()), c.make(d.Key, e.x, d.Manifest))
-		} else {
-			err = e.mend(states)
+		}
+		if err == nil {
+			e.states, err = os.OpenFile(e.path(statesName), os.O_RDWR, 0)
+		}
+		if err == nil {
+			err = e.mend()
 		}
 		if err != nil {
 			return err
@@ -95,9 +99,6 @@ func Open(ctx context.Context, c Cache, d Dataset) (*Entry, error) {
 		e.lock, err = lock(ctx, e.path(lockName), true)
 		return err
 	})
-	if err == nil {
-		e.states, err = os.OpenFile(e.path(statesName), os.O_RDWR, 0)
-	}
 	if err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
@@ -220,24 +221,37 @@ func (e *Entry) reserve(ctx context.Context, parts []part, whole bool) (without 
 			}
 		}
 		for k, p := range parts {
+			run := part{p.file, p.from, p.from} // units that get room
 			for u, s := range states[k] {
-				n := e.x.bytes(&e.x.Files[p.file], p.from+u)
+				n, unit := e.x.bytes(&e.x.Files[p.file], p.from+u), p.from+u
 				switch {
 				case s != absent:
 				case n <= left:
-					states[k][u] = reserved
-					left -= n
+					if left -= n; run.to < unit {
+						if err := e.note(run, reserved); err != nil {
+							return err
+						}
+						run.from = unit
+					}
+					run.to = unit + 1
 				case without < 0:
 					without = p.file
 				}
 			}
-			if _, err := e.states.WriteAt(states[k], int64(e.first[p.file]+p.from)); err != nil {
+			if err := e.note(run, reserved); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
 	return without, missing, err
+}
+
+// note writes what the bytes of units say, and no other bytes: others may bring the units beside them meanwhile, which
+// takes no lock of the cache.
+func (e *Entry) note(p part, state byte) error {
+	_, err := e.states.WriteAt(bytes.Repeat([]byte{state}, p.to-p.from), int64(e.first[p.file]+p.from))
+	return err
 }
 
 // stripes is how many locks there are for units that are being brought.
@@ -270,15 +284,25 @@ func (e *Entry) bring(ctx context.Context, p part) error {
 		return err
 	}
 	defer l.Close()
-	for ; p.from < p.to; p.from++ {
-		switch s, err := e.state(p.file, p.from); {
-		case err != nil:
-			return err
-		case s == absent:
-			return e.noRoom(e.x.bytes(&e.x.Files[p.file], p.from))
-		case s == reserved:
-			return e.fill(ctx, p)
+	states := make([]byte, p.to-p.from)
+	if _, err := e.states.ReadAt(states, int64(e.first[p.file]+p.from)); err != nil {
+		return err
+	}
+	for len(states) > 0 { // units of one state after another
+		n, s := 1, states[0]
+		for n < len(states) && states[n] == s {
+			n++
 		}
+		run := part{p.file, p.to - len(states), p.to - len(states) + n}
+		if s == absent {
+			return e.noRoom(e.x.bytes(&e.x.Files[p.file], run.from))
+		}
+		if s == reserved {
+			if err := e.fill(ctx, run); err != nil {
+				return err
+			}
+		}
+		states = states[n:]
 	}
 	return nil
 }
@@ -295,8 +319,7 @@ func (e *Entry) fill(ctx context.Context, p part) error {
 	if err := f.data.Sync(); err != nil {
 		return err
 	}
-	_, err = e.states.WriteAt(bytes.Repeat([]byte{there}, p.to-p.from), int64(e.first[p.file]+p.from))
-	return err
+	return e.note(p, there)
 }
 
 func (e *Entry) noRoom(n int64) error {

@@ -17,7 +17,7 @@ import (
 
 // mend makes again what somebody removed or changed of an entry: its lock, its manifest, and files that are missing or
 // of another size, of which then nothing is there. The cache is locked.
-func (e *Entry) mend(states []byte) error {
+func (e *Entry) mend() error {
 	held, err := os.OpenFile(e.path(lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err == nil {
 		err = errors.Join(held.Close(), os.MkdirAll(e.path(fillName), 0o700), e.mendManifest())
@@ -35,8 +35,7 @@ func (e *Entry) mend(states []byte) error {
 		if err != nil {
 			return err
 		}
-		clear(states[e.first[i]:][:e.x.units(f)])
-		if err := os.WriteFile(e.path(statesName), states, 0o600); err != nil {
+		if err := e.note(e.all(i), absent); err != nil {
 			return err
 		}
 	}
@@ -93,6 +92,5 @@ func (e *Entry) verify(ctx context.Context, i, unit int) error {
 	if e.compare(i, f, unit, h.Sum64()) == nil {
 		return nil
 	}
-	_, err = e.states.WriteAt([]byte{reserved}, int64(e.first[i]+unit))
-	return err
+	return e.note(part{i, unit, unit + 1}, reserved)
 }

@@ -7,6 +7,8 @@ import pytest
 
 import khop
 
+from conftest import run
+
 N, M = 50, 400
 RNG = np.random.default_rng(4)
 EDGES = RNG.integers(0, N, (2, M))
@@ -52,6 +54,16 @@ def test_arrays_come_back_as_they_were(program, tmp_path):
         khop.write(path, data)
     khop.write(path, {"edge_index": EDGES[:, :7]}, force=True, symmetrise=True)
     assert len(edges_of(whole(path))[0]) > 7
+
+
+def test_times_and_names_are_arrays(program, tmp_path):
+    times = np.datetime64("2020-01-01", "s") + np.arange(M)
+    khop.write(tmp_path / "d.khop", {"edge_index": EDGES, "time": times, "num_nodes": N,
+                                     "names_id": np.array([f"n{i}" for i in range(N)], "S")})
+    batch = whole(tmp_path / "d.khop", edge_columns=["time"])
+    assert edges_of(batch, "time") == listed(*EDGES, times.astype(int))
+    said = run(program, "info", tmp_path / "d.khop")
+    assert "id utf8" in said and "time int64 in s" in said
 
 
 @pytest.mark.parametrize("rows, columns", [(N, 3), (7, 1 << 20)], ids=["small", "in blocks"])

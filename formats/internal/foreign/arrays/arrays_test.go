@@ -1,7 +1,9 @@
 package arrays
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,8 +34,12 @@ func TestArraysAreKnownByNameAndShape(t *testing.T) {
 		note   string
 	}{
 		{"one array", map[string][]byte{"edge_index": index}, "3 node; node:edge:node 0>1 1>2 2>0", ""},
-		{"rows", map[string][]byte{"edges": expect.NPY([]int32{0, 1, 2, 0}, 2, 2)},
-			"3 node; node:edge:node 0>1 2>0", ""},
+		{"rows", map[string][]byte{"edges": expect.NPY([]int32{0, 1, 2, 0, 1, 1}, 3, 2)},
+			"3 node; node:edge:node 0>1 2>0 1>1", ""},
+		{"two rows, perhaps", map[string][]byte{"edges": expect.NPY([]int32{0, 1, 2, 0}, 2, 2)},
+			"3 node; node:edge:node 0>1 2>0", "edges has the shape (2, 2): its rows are edges"},
+		{"sources and targets of two edges", map[string][]byte{"edge_index": expect.NPY([]int32{0, 1, 2, 0}, 2, 2)},
+			"3 node; node:edge:node 0>2 1>0", ""},
 		{"two arrays", map[string][]byte{"src": expect.NPY([]int16{4, 1}), "dst": expect.NPY([]uint8{0, 2})},
 			"5 node; node:edge:node 4>0 1>2", ""},
 		{"nodes", map[string][]byte{"edge_index": index, "num_nodes": expect.NPY([]int64{4}),
@@ -79,6 +85,48 @@ func TestArraysThatDoNotFitAreNamed(t *testing.T) {
 	}
 }
 
+// texts is an array of strings of bytes.
+func texts(width int, list ...string) []byte {
+	elements := make([]byte, width*len(list))
+	for i, s := range list {
+		copy(elements[i*width:][:width], s)
+	}
+	b := expect.NPY(elements) // whose header says how many bytes these are
+	return bytes.Replace(b, fmt.Appendf(nil, "'<u1', 'fortran_order': False, 'shape': (%d,)", len(elements)),
+		fmt.Appendf(nil, "'|S%d', 'fortran_order': False, 'shape': (%*d,)", width, len(fmt.Sprint(len(elements)))-
+			len(fmt.Sprint(width))+1, len(list)), 1)
+}
+
+// TestNamesAreReadAsExportWritesThem: those of nodes, other texts, and names of classes, which are not of nodes.
+func TestNamesAreReadAsExportWritesThem(t *testing.T) {
+	files := map[string][]byte{"edge_index": expect.NPY([]int64{0, 1}, 2, 1), "names_id": texts(4, "ann", "béb"),
+		"names_town": texts(1, "a", "b"), "names_class": texts(2, "no", "ja", "si")}
+	want := `2 node; class: ["no" "ja" "si"]; id: ["ann" "béb"]; town: ["a" "b"]; node:edge:node 0>1`
+	sourcetest.Reads(t, Reader, folder(t, files), source.Request{}, want)
+	g := expect.Must(Reader.Read(t.Context(), folder(t, files), &source.Request{}))(t)
+	for _, list := range g.Node().Strings {
+		expect.That(t, list.Others == (list.Name == "class"), "%s: of others: %v", list.Name, list.Others)
+	}
+	sourcetest.Reads(t, Reader, sourcetest.Folder(t, "", map[string][]byte{
+		"nodes/a/names_id.npy": texts(1, "x", "y"), "nodes/a/names_wide.npy": texts(3, "x", "y")[:90],
+		"edges/a__r__a/edge_index.npy": expect.NPY([]int64{0, 1}, 2, 1)}), source.Request{},
+		`2 a; id: ["x" "y"]; a:r:a 0>1`, "names_wide")
+	files["names_id"] = texts(1, "a", "b", "c")
+	files["num_nodes"] = expect.NPY([]int64{2})
+	sourcetest.Refuses(t, Reader, folder(t, files), "more names", "names_id.npy: is |S1 (3), but there are 2 nodes")
+}
+
+// FuzzNames reads any bytes as the names of nodes.
+func FuzzNames(f *testing.F) {
+	f.Add(texts(4, "ann", "bob"))
+	dir := f.TempDir()
+	expect.OK(f, os.WriteFile(filepath.Join(dir, "edge_index.npy"), expect.NPY([]int64{0, 1}, 2, 1), 0o600))
+	f.Fuzz(func(t *testing.T, names []byte) {
+		expect.OK(t, os.WriteFile(filepath.Join(dir, "names_id.npy"), names, 0o600))
+		sourcetest.SurvivesAt(t, Reader, t.TempDir(), "arrays", expect.Must(source.OpenTree(dir, nil))(t).At("."))
+	})
+}
+
 func FuzzRead(f *testing.F) {
 	index := expect.NPY([]int64{0, 1, 2, 1, 2, 0}, 2, 3)
 	f.Add(index, expect.NPY([]uint8{1, 2, 3}), expect.NPY([]float32{1, 2, 3}), expect.NPY([]int64{2}))
@@ -108,7 +156,7 @@ func TestFoldersOfTypesAreATypedGraph(t *testing.T) {
 	found := Reader.Find(at.Tree)
 	expect.Ensure(t, slices.Equal(found, []string{"g"}), "found %v", found)
 	sourcetest.Reads(t, Reader, at.Tree.At("g"), source.Request{}, "5 author; 3 paper; feature uint8[]: [1,2,3]; "+
-		"7 venue; edge weight float32[]; author:writes:paper 4>0:3 1>2:4; paper:of:venue 2>0:1 0>6:2; "+
+		"7 venue; edge weight float32[]; author:writes:paper 4>1:3 0>2:4; paper:of:venue 2>0:1 0>6:2; "+
 		"train 0 of paper: [1 2]")
 	files["g/nodes/author/num_nodes.npy"] = expect.NPY([]int64{-5})
 	sourcetest.Refuses(t, Reader, sourcetest.Folder(t, "", files).Tree.At("g"), "count", "is [-5], not one number")

@@ -141,9 +141,13 @@ func (d *Describer) setEdges(name string) error {
 		return err
 	}
 	switch s := h.Shape; {
-	case len(s) == 2 && s[0] == 2 && s[1] != 2:
+	case len(s) == 2 && s[0] == 2 && (s[1] != 2 || name == "edge_index"): // that name means (2, edges)
 		d.set(ends{name, name, s[1], h.Fortran})
 	case len(s) == 2 && s[1] == 2:
+		if s[0] == 2 {
+			d.Graph.Tell(source.Guessed, name, 1, "%s has the shape (2, 2): its rows are edges; name it edge_index if "+
+				"they are sources and targets", name)
+		}
 		d.set(ends{name, name, s[0], !h.Fortran})
 	default:
 		return d.fail(name, -1, "has the shape %v, not (2, edges) or (edges, 2)", s)
@@ -271,6 +275,10 @@ func (d *Describer) countNodes(ctx context.Context) (err error) {
 		d.Used[name] = true
 		node.Count, err = d.number(name)
 		return err
+	}
+	if n, ok := d.counted(); ok {
+		node.Count = n
+		return nil
 	}
 	for _, name := range d.Set.Names() {
 		if ofNodes[strings.ToLower(name)] == "" {

@@ -29,6 +29,12 @@ func (d *Describer) Others(ctx context.Context) error {
 		if d.Used[name] {
 			continue
 		}
+		if named, err := d.names(name); named || err != nil {
+			if err != nil {
+				return err
+			}
+			continue
+		}
 		h, err := d.header(name)
 		if err != nil {
 			left = append(left, fmt.Sprintf("%s (%v)", name, short(err)))

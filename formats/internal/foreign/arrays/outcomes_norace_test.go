@@ -24,6 +24,7 @@ func TestWhatComesOfAnyArrays(t *testing.T) {
 		"link_val_1_label": expect.NPY([]int64{5})} {
 		plain[name+".npy"] = string(b)
 	}
+	plain["names_id.npy"] = string(texts(3, "ann", "bob", "eve", "é"))
 	pairs, late := map[string]string{}, make([]int64, 20_000)
 	pairs["src.npy"] = string(expect.NPY([]int16{4, 1, 3}))
 	pairs["dst.npy"] = string(expect.NPY([]uint8{0, 2, 3}))

@@ -138,7 +138,38 @@ func file(at source.Place) array.Member {
 		return r, c, err
 	}
 	return array.Member{Path: at.Path(), Open: func() (*array.Reader, io.Closer, error) { return OpenFile(at) },
-		OpenPlaces: places}
+		OpenPlaces: places, OpenTexts: func() (*array.Texts, io.Closer, error) { return openTexts(at) }}
+}
+
+// openTexts opens a .npy file of strings at its first one.
+func openTexts(at source.Place) (*array.Texts, io.Closer, error) {
+	raw, err := at.Raw()
+	if err != nil {
+		return nil, nil, err
+	}
+	s := io.NewSectionReader(raw, 0, raw.Size)
+	h, err := array.ReadHeader(s)
+	if err == nil {
+		err = fits(&h, s)
+	}
+	var t *array.Texts
+	if err == nil {
+		t, err = array.NewTexts(s, h)
+	}
+	if err != nil {
+		_ = raw.Close()
+		return nil, nil, source.Error(raw.Path, "", -1, "write it by numpy.save", err)
+	}
+	return t, raw, nil
+}
+
+// fits returns an error where a file, of which the header has been read, ends before its elements do.
+func fits(h *array.Header, s *io.SectionReader) error {
+	at, err := s.Seek(0, io.SeekCurrent)
+	if err == nil && h.Kind != array.Object && h.Bytes() > s.Size()-at {
+		err = fmt.Errorf("%v: elements take %d bytes, but %d are there: it is cut short", h, h.Bytes(), s.Size()-at)
+	}
+	return err
 }
 
 // OpenFile opens a .npy file at its first element. The caller closes what comes with it.
@@ -170,13 +201,12 @@ func open(raw *source.Raw, ahead aheadOf) (*array.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := fits(&h, s); err != nil {
+		return nil, err
+	}
 	at, err := s.Seek(0, io.SeekCurrent)
 	if err != nil {
 		return nil, err
-	}
-	if h.Kind != array.Object && h.Bytes() > raw.Size-at {
-		return nil, fmt.Errorf("%v: elements take %d bytes, but %d are there: it is cut short", &h, h.Bytes(),
-			raw.Size-at)
 	}
 	if end := at + h.Bytes(); h.Kind != array.Object && h.Bytes() > 0 {
 		if a := ahead(raw, at, end); a != nil {

@@ -112,6 +112,9 @@ func describeNodes(ctx context.Context, g *source.Graph, index int, n Nodes,
 	node := d.Graph.Node()
 	node.Name, node.Count, d.Graph.Edges.Count = n.Name, n.Count, -1
 	known := n.Count >= 0
+	if !known {
+		node.Count, known = d.counted()
+	}
 	for _, name := range n.Set.Names() {
 		if known || ofNodes[strings.ToLower(name)] == "" {
 			continue

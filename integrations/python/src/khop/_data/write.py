@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Tuple, Union
 
 import numpy as np
 
-from . import tables
+from . import graphs as _graphs, tables
 from .._native import library as _library, program, streams
 from .. import binary as _binary
 from ..errors import ForkError, LibraryNotFound, WriteError, warn
@@ -34,7 +34,10 @@ def write(path: _binary.PathLike, data: Any, *, binary: Optional[_binary.PathLik
     data is one of
 
     - ``Data`` or ``HeteroData`` of PyTorch Geometric, or a graph of DGL;
-    - a square matrix of SciPy: entry (i, j) is the edge i -> j, its value the weight, unless all are 1;
+    - a graph of NetworkX, igraph or rustworkx: attributes become columns, ``weight`` the weight, names the list ``id``;
+      edges that are not directed go both ways, self-loops once;
+    - a square matrix of SciPy, or sparse tensor of torch: entry (i, j) is the edge i -> j, its value the weight, unless
+      all are 1;
     - edges ``[2, n]``, sources and targets, as an array or tensor;
     - a mapping of names to arrays: ``{"edge_index": .., "x": .., "y": .., "train_mask": .., "edge_weight": ..}``; for
       several types a mapping of node types and edge types to such mappings: ``{"paper": {"x": ..}, ("author", "writes",
@@ -88,6 +91,8 @@ def temporary(
 
 def _size(data: Any) -> float:
     """Bytes of the arrays of what khop.write takes; infinity where that is not easily told."""
+    if _graphs.is_sparse_tensor(data):  # torch knows no bytes of it
+        return math.inf
     if hasattr(data, "stores"):
         return sum(map(_size, data.stores))
     if isinstance(data, Mapping) or hasattr(data, "items") and hasattr(data, "keys"):
@@ -163,7 +168,7 @@ def _numpy(value: Any) -> Any:
         array = np.asarray(value)
     except (TypeError, ValueError):
         return None
-    return array if array.dtype.kind in "biuf" else None
+    return array if array.dtype.kind in "biufmMS" else None
 
 
 def _save(path: pathlib.Path, array: Any) -> None:
@@ -286,6 +291,10 @@ _KINDS: tuple[tuple[Callable[[Any], bool], Callable[[pathlib.Path, Any], pathlib
     (tables.is_table, _of_table),  # the first: any name may be that of a column, and so an attribute
     (lambda d: hasattr(d, "stores") and hasattr(d, "num_nodes"), _of_pyg),
     (lambda d: hasattr(d, "canonical_etypes"), _of_dgl),
+    (_graphs.is_networkx, lambda folder, graph: _write(folder, _graphs.of_networkx(graph))),
+    (_graphs.is_igraph, lambda folder, graph: _write(folder, _graphs.of_igraph(graph))),
+    (_graphs.is_rustworkx, lambda folder, graph: _write(folder, _graphs.of_rustworkx(graph))),
+    (_graphs.is_sparse_tensor, lambda folder, tensor: _write(folder, _graphs.of_sparse_tensor(tensor))),
     (lambda d: hasattr(d, "tocoo"), _of_scipy),
     (_is_mapping_of_tables, tables.write),
     (lambda d: isinstance(d, Mapping), _of_arrays),

@@ -152,7 +152,7 @@ def _is_file_name(name: Any) -> bool:
 
 
 def _numpy(value: Any) -> Any:
-    """A value as an array of numbers; None if it is not one."""
+    """A value as an array of numbers, times, or names in UTF-8; None if it is not one."""
     if hasattr(value, "detach"):
         value = value.detach().cpu()
         if str(value.dtype).removeprefix("torch.") in FOREIGN:

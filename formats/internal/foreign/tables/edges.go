@@ -41,6 +41,12 @@ type edgeColumn struct {
 	list  bool
 }
 
+// sources and destinations are what the columns of the ends are usually called.
+var (
+	sources      = []string{"src", "source", "from", "head", "row"}
+	destinations = []string{"dst", "target", "to", "tail", "col", "destination"}
+)
+
 // openEdges opens the tables of edges, and finds the columns of their ends.
 func (x *graphOf) openEdges(ctx context.Context) (err error) {
 	for i := range x.m.Edges {
@@ -57,14 +63,14 @@ func (x *graphOf) openEdges(ctx context.Context) (err error) {
 		from, to := x.m.node(e.spec.Source), x.m.node(e.spec.Target)
 		e.src, e.dst = end{x.nodes[from], -1}, end{x.nodes[to], -1}
 		if e.spec.nodes == nil {
-			e.src.column, err = e.table.endColumn(e.spec.Src, "src", "source", "from", "head", "row", e.spec.Source,
-				e.spec.Source+"_id")
+			e.src.column, err = e.table.endColumn(e.spec.Src, append(slices.Clip(sources), e.spec.Source,
+				e.spec.Source+"_id")...)
 			if err != nil {
 				return err
 			}
 		}
-		if e.dst.column, err = e.table.endColumn(e.spec.Dst, "dst", "target", "to", "tail", "col", "destination",
-			e.spec.Target, e.spec.Target+"_id"); err != nil {
+		if e.dst.column, err = e.table.endColumn(e.spec.Dst, append(slices.Clip(destinations), e.spec.Target,
+			e.spec.Target+"_id")...); err != nil {
 			return err
 		}
 		for _, end := range []end{e.src, e.dst} {

@@ -38,6 +38,10 @@ type Field struct {
 	Hex  bool
 	// Gaps says that whole numbers of a CSV are missing: where they are stored as numbers, they are float64.
 	Gaps bool
+	// Big says that whole numbers of a CSV are beyond 2^53, which float64 does not hold.
+	Big bool
+	// Void says that no row has a value, and that the file gives the column no type.
+	Void bool
 	// Bytes says of text that the file does not call it so: it may be anything. Spell writes bytes as text; nil: they
 	// are some.
 	Bytes bool

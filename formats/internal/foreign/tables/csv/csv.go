@@ -266,6 +266,7 @@ func (g *guessed) settle(f *columnar.Field) {
 	if f.Text && f.Unit == "" && g.numbers > 9*(g.cells+g.nulls)/10 {
 		f.Odd = g.odd
 	}
+	f.Big, f.Void = g.wide && !f.Text, g.gaps && g.cells+g.nulls == 0
 	f.Gaps = g.gaps && !f.Text && !f.DType.IsFloat() && !g.wide
 }
 

@@ -202,7 +202,11 @@ func Read(ctx context.Context, at source.Place, m *Mapping, r *source.Request) (
 		}
 		return x.g, nil
 	}
-	if err := source.Steps(ctx, x.readNodes, x.openEdges, x.countEdges, x.describeEdges); err != nil {
+	steps := []func(context.Context) error{x.readNodes, x.openEdges, x.countEdges, x.describeEdges}
+	if m.Whole {
+		steps = slices.Insert(steps, 2, x.findGaps)
+	}
+	if err := source.Steps(ctx, steps...); err != nil {
 		return nil, err
 	}
 	for i := range x.nodes {

@@ -112,7 +112,8 @@ func match(beside source.Place, name string) (found []input, err error) {
 				found = append(found, input{Place: tree.At(f)})
 			}
 		}
-		if found == nil && isFolder(tree, name) {
+		own := name == path.Dir(beside.Name) && beside.Name != "." // in which the mapping lies, too
+		if found == nil && !own && isFolder(tree, name) {
 			if found, err = partsOf(tree, name); err == nil && found == nil {
 				err = errNoParts(tree.At(name).Path())
 			}
@@ -134,7 +135,7 @@ func match(beside source.Place, name string) (found []input, err error) {
 		switch st, err := os.Stat(n); {
 		case err == nil && st.Mode().IsRegular():
 			found = append(found, input{Place: tree.Local(n)})
-		case err == nil && st.IsDir() && n == full:
+		case err == nil && st.IsDir() && n == full && filepath.Clean(n) != filepath.Dir(beside.Path()):
 			return localParts(tree, n)
 		}
 	}

@@ -122,16 +122,21 @@ func TestDamagedTablesNeitherHangNorPanic(t *testing.T) {
 		role, kind := r.IntN(len(roles)), r.IntN(len(whole))
 		what := fmt.Sprintf("draw %d of seed %d: role %d, %s", i, seed, role, names[kind])
 		err := try(role, kind, mutate(r, whole[kind]), what)
-		var within *formats.Error
-		if err == nil {
-			good["converted"]++
-			continue
-		}
-		expect.That(t, errors.As(err, &within) || errors.Is(err, ErrOptions), "%s: %v", what, err)
-		for _, word := range []string{"panic", "runtime error", "nil pointer", "internal error", "goroutine"} {
-			expect.That(t, !strings.Contains(err.Error(), word), "%s: %v", what, err)
-		}
-		good["refused"]++
+		good[refusal(t, what, err)]++
 	}
 	t.Logf("%d mutants of seed %d: %v", draws, seed, good)
+}
+
+// refusal says what became of a mutant. An error is of a file or of options, and none of the program.
+func refusal(t *testing.T, what string, err error) string {
+	t.Helper()
+	var within *formats.Error
+	if err == nil {
+		return "converted"
+	}
+	expect.That(t, errors.As(err, &within) || errors.Is(err, ErrOptions), "%s: %v", what, err)
+	for _, word := range []string{"panic", "runtime error", "nil pointer", "internal error", "goroutine"} {
+		expect.That(t, !strings.Contains(err.Error(), word), "%s: %v", what, err)
+	}
+	return "refused"
 }

@@ -34,7 +34,7 @@ def test_folders_with_keys(khop, tmp_path, kind):
         for r, name in enumerate(regions):
             value = "__HIVE_DEFAULT_PARTITION__" if name is None else urllib.parse.quote(name, safe="")
             part = users.filter(pa.array((year == y) & (region == r)))
-            if (y, r) == (1991, 2) and kind == "parquet":
+            if (y, r) == (1991, 2) and kind != "csv":
                 part = part.set_column(1, "x", pa.nulls(len(part)))
             for i in range(0, len(part) + 1, 7):
                 write(part.slice(i, 7), root / f"year={y}" / f"region={value}" / f"part-{i // 7}", kind)

@@ -104,7 +104,7 @@ func draftedIn(ctx context.Context, t *source.Tree, r *source.Request) (all []dr
 	for i := range all { // what no other file is like has its own name
 		if d := &all[i]; len(d.files) == 1 && keyed(d.files[0]) == "" {
 			d.file = d.files[0]
-			if stem, _, _ := strings.Cut(path.Base(d.file), "."); !strings.HasPrefix(stem, "part-") {
+			if stem, _, _ := strings.Cut(path.Base(d.file), "."); !ofFolder.MatchString(stem) {
 				d.name = stem
 			}
 		}
@@ -141,6 +141,9 @@ func (d *drafted) source(t *source.Tree) string {
 // numbered is the end of the name of one of several files of a table: orders-00002, part-0-of-4.
 var numbered = regexp.MustCompile(`^(.*?)([-_]?)\d+([-_]of[-_]\d+)?$|^(part)(-)\d+-.*$`)
 
+// ofFolder is the beginning of the name of a part that its folder names: part-00000-.., data_0, 00000000.
+var ofFolder = regexp.MustCompile(`^(part[-_]|data_)?\d`)
+
 // shard returns the name of the table that a file is a part of, by its own, and a pattern of all parts; those of a file
 // whose name has no number.
 func shard(file, stem string) (table, pattern string) {
@@ -149,7 +152,7 @@ func shard(file, stem string) (table, pattern string) {
 		return stem, file
 	}
 	dir, rest, begin := path.Dir(file), strings.TrimPrefix(path.Base(file), stem), m[1]+m[2]+m[4]+m[5]
-	if table = m[1] + m[4]; table == "" || strings.EqualFold(table, "part") {
+	if table = m[1] + m[4]; table == "" || ofFolder.MatchString(stem) {
 		if dir == "." {
 			return stem, file
 		}

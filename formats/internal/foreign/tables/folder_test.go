@@ -2,6 +2,8 @@ package tables
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -136,6 +138,45 @@ func TestAFolderOfEdgesIsFound(t *testing.T) {
 			said := spelt(t, tree.At(found[0]))
 			expect.That(t, strings.Contains(said, "edge"), "%q: %s", want, said)
 		}
+	}
+}
+
+// What a column of a CSV is does not depend on where its lines are cut into files.
+func TestColumnsOfPartsAreThoseOfOneFile(t *testing.T) {
+	r := rand.New(rand.NewPCG(expect.Seed(t), 9))
+	kinds := [][]string{{"1", "-7"}, {"1.5", "2e3"}, {"9007199254740993"}, {"true", "False"}, {"2024-01-31"}, {"x"},
+		{"NULL"}, {""}}
+	for range expect.Draws(t, 300) {
+		var parts []string
+		few := kinds[r.IntN(len(kinds))]
+		few = slices.Concat(few, kinds[r.IntN(len(kinds))])
+		for range 2 + r.IntN(2) {
+			text := ""
+			for range 1 + r.IntN(3) {
+				text += "0," + few[r.IntN(len(few))] + "\n"
+			}
+			parts = append(parts, text)
+		}
+		files := map[string]string{"one.csv": "k,x\n" + strings.Join(parts, "")}
+		for i, text := range parts {
+			files[fmt.Sprintf("many/%d.csv", i)] = "k,x\n" + text
+		}
+		at := expect.Must(source.OpenTree(lay(t, files), nil))(t).At("m.yaml")
+		var is []string
+		for _, name := range []string{"one.csv", "many"} {
+			whole := expect.Must(open(t.Context(), at, Words{name}, Format{}, &source.Request{}))(t)
+			f := whole.list[1]
+			kind := fmt.Sprint(f.String(), f.Unit, f.Boolean, f.Gaps)
+			expect.OK(t, whole.scan(t.Context(), []int{1}, func(b *columnar.Batch) error {
+				for i := range b.Rows {
+					cell, there := f.Cell(&b.Columns[0], i)
+					kind += fmt.Sprintf(" %q %v", cell, there)
+				}
+				return nil
+			}))
+			is = append(is, kind)
+		}
+		expect.That(t, is[0] == is[1], "%q: in one file %s, in several %s", parts, is[0], is[1])
 	}
 }
 

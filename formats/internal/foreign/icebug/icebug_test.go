@@ -45,12 +45,16 @@ func TestEdgesAreThoseOfTheOffsets(t *testing.T) {
 			"g/nodes_a.parquet": small["nodes_a.parquet"]},
 		"a storage that is a prefix": {schemaName: strings.ReplaceAll(schema, "''", "'./g/p'"), "nodes_a.parquet": "",
 			"p_nodes_a.parquet": small["nodes_a.parquet"]},
+		"a column split":          {"nodes_b.parquet": "k,split\n9,x\n4,train\n"},
 		"offsets of another name": {"indptr_e.parquet": "n\n0\n2\n2\n3\n"},
 	} {
 		at := sourcetest.Folder(t, schemaName, with(other))
 		expect.That(t, slices.Equal(Reader.Find(at.Tree), []string{schemaName}), "%s: found %v", what,
 			Reader.Find(at.Tree))
 		want := spelled
+		if strings.HasPrefix(what, "a column") {
+			want = strings.Replace(want, "[9,4];", `[9,4]; split: ["x" "train"];`, 1)
+		}
 		if strings.HasPrefix(what, "names") {
 			want = strings.NewReplacer("3 a;", "3 A;", "a:e", "A:e").Replace(want)
 		}

@@ -63,7 +63,7 @@ func TestAFolderOfPartsIsATable(t *testing.T) {
 		"users/year=__HIVE_DEFAULT_PARTITION__/part-1.csv": "id,x\n3,1\n", "users/year=2020/part-3.csv": "",
 		"users/_SUCCESS": "", "users/_temporary/0/part.csv": "id\n", "users/year=2020/.part-2.csv.crc": "crc",
 		"follows/a/0.csv": "a,b\n7,5\n", "follows/a/1.csv": "", "follows/b/0.csv": "a,b\n5,3\n3,7\n",
-		"follows/empty.csv": "id\n"})
+		"follows/0.csv": "id\n", "follows/empty.csv": "id\n"})
 	expect.That(t, one == many, "one file each:\n%s\nfolders:\n%s", one, many)
 }
 
@@ -126,6 +126,7 @@ func TestAFolderOfEdgesIsFound(t *testing.T) {
 		"edges.csv":     {"edges.csv/0.csv": edges, "edges.csv/1.csv": edges, "nodes.csv/0.csv": nodes, "b.txt": ""},
 		". keyed":       {"day=1/part-0.csv": edges},
 		" names":        {"train.csv": edges, "test.csv": edges},
+		" numbers":      {"train1.csv": edges, "test2.csv": edges},
 		" tables":       {"0.csv": edges, "1.csv": nodes},
 		" an edge list": {"part-0.csv": edges},
 		" beside":       {"0.csv": edges, "1.csv": edges, "readme": "read me"},

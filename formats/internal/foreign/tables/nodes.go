@@ -542,7 +542,11 @@ func (x *graphOf) rest(ctx context.Context, t *table, used map[int]bool, texts b
 		case f.Bad == "" && (!f.Text || f.Unit != "" || texts && !f.Bytes) && f.Width > 0:
 			list = append(list, i)
 		default:
-			if left = append(left, fmt.Sprintf("%s (%v)", f.Name, &f)); f.Doubt != nil {
+			kind := f.String()
+			if texts && f.Bytes {
+				kind = "bytes"
+			}
+			if left = append(left, fmt.Sprintf("%s (%s)", f.Name, kind)); f.Doubt != nil {
 				err = x.tell(ctx, t, i)
 			}
 		}

@@ -80,12 +80,13 @@ func hasFiles(m *Mapping) bool {
 // plainFolders returns the tables of edges that lie in a folder with perhaps one of nodes, each a file or a folder of
 // parts: edges.parquet, nodes.parquet; else the folder itself, if all that it has is the parts of a table of edges.
 func plainFolders(t *source.Tree) (found []string) {
+	seen := map[string]bool{}
 	for _, name := range t.Files() {
 		if isEdges(path.Base(name)) && IsTable(t.At(name)) {
 			found = append(found, name)
 		}
-		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
-			if isEdges(path.Base(dir)) && !slices.Contains(found, dir) && edgesIn(t, dir) {
+		for dir := path.Dir(name); dir != "." && !seen[dir]; dir = path.Dir(dir) {
+			if seen[dir] = true; isEdges(path.Base(dir)) && edgesIn(t, dir) {
 				found = append(found, dir)
 			}
 		}

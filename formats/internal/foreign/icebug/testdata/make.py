@@ -24,14 +24,15 @@ def csr(name, src, dst, ptr, target, count, **columns):
 
 write("nodes_user", id=pa.array([f"u{i * 5 % n}" for i in range(n)]),
       age=pa.array([None if i % 5 == 2 else 20 + i for i in range(n)], pa.int64()),
-      born=pa.array([19000 + i for i in range(n)], pa.date32()), tags=pa.array([["a"]] * n))
+      born=pa.array([19000 + i for i in range(n)], pa.date32()), tags=pa.array([["a"]] * n),
+      photo=pa.array([b"\xff\xd8"] * n))
 write("nodes_city", id=pa.array([7, 8, 9], pa.int32()), name=["Aarau", None, "Bern"])
 csr("follows", rng.integers(0, n, edges), rng.integers(0, n, edges), pa.uint64(), pa.uint64(), n,
     since=pa.array(range(edges), pa.int32()), note=["x"] * edges)
 csr("livesin", np.arange(n), rng.integers(0, cities, n), pa.int16(), pa.uint8(), n)
 with open("shop/schema.cypher", "w") as f:
     f.write("""// as Ladybug and the converter write it
-CREATE NODE TABLE `user` (`id` STRING,`age` INT64, born DATE, tags STRING[], PRIMARY KEY(`id`)) WITH (storage = 'x', format = 'icebug-disk');
+CREATE NODE TABLE `user` (`id` STRING,`age` INT64, born DATE, tags STRING[], photo BLOB, PRIMARY KEY(`id`)) WITH (storage = 'x', format = 'icebug-disk');
 create node table if not exists City(id INT32 PRIMARY KEY, name STRING) WITH (storage = '');
 CREATE REL TABLE follows(FROM user TO user, since INT32, note STRING, MANY_MANY) WITH (storage = '', format = 'icebug-disk');
 CREATE REL TABLE LivesIn(FROM `user` TO city) WITH (storage = 'icebug-disk:');

@@ -34,6 +34,8 @@ var roles = []struct {
 	{"m.yaml", map[string]string{"m.yaml": "nodes: {t: {file: edges.%s, columns: [src, at, label, flag, x, y, " +
 		"word, name, note, more, vector, hash, price]}}\nedges: {e: {file: e.csv, source: t, target: t}}\n",
 		"e.csv": "src,dst\n0,1\n39,3\n"}},
+	{"m.yaml", map[string]string{"m.yaml": "edges: {e: {file: parts, columns: [k, id, at, label, flag, x, y, vector, " +
+		"price]}}\n", "parts/k=1/a.%s": "", "parts/k=__HIVE_DEFAULT_PARTITION__/b.%s": ""}},
 	{".", map[string]string{"manifest.yaml": "name: d\ntables: {t: {pkey: id, fkeys: {ref: t}, time_col: at, " +
 		"file: edges.%s}}\n"}},
 	{".", map[string]string{"manifest.yaml": "name: d\ntables: {t: {pkey: id, fkeys: {next: t}}}\n",

@@ -17,6 +17,7 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/foreign/dgl"
 	"github.com/khop-gnn/khop/formats/internal/foreign/edgelist"
 	"github.com/khop-gnn/khop/formats/internal/foreign/graphbolt"
+	"github.com/khop-gnn/khop/formats/internal/foreign/icebug"
 	"github.com/khop-gnn/khop/formats/internal/foreign/lsc"
 	"github.com/khop-gnn/khop/formats/internal/foreign/metis"
 	"github.com/khop-gnn/khop/formats/internal/foreign/mtx"
@@ -36,6 +37,7 @@ import (
 // readers are tried in order; the last takes any text.
 var readers = []source.Reader{
 	relbench.Reader,
+	icebug.Reader,
 	tables.Reader,
 	ogb.Reader,
 	lsc.Reader,

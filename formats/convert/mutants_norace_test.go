@@ -34,6 +34,8 @@ var roles = []struct {
 	{"m.yaml", map[string]string{"m.yaml": "nodes: {t: {file: edges.%s, columns: [src, at, label, flag, x, y, " +
 		"word, name, note, more, vector, hash, price]}}\nedges: {e: {file: e.csv, source: t, target: t}}\n",
 		"e.csv": "src,dst\n0,1\n39,3\n"}},
+	{"m.yaml", map[string]string{"m.yaml": "edges: {e: {file: parts, columns: [k, id, at, label, flag, x, y, vector, " +
+		"price]}}\n", "parts/k=1/a.%s": "", "parts/k=__HIVE_DEFAULT_PARTITION__/b.%s": ""}},
 	{".", map[string]string{"manifest.yaml": "name: d\ntables: {t: {pkey: id, fkeys: {ref: t}, time_col: at, " +
 		"file: edges.%s}}\n"}},
 	{".", map[string]string{"manifest.yaml": "name: d\ntables: {t: {pkey: id, fkeys: {next: t}}}\n",
@@ -122,16 +124,21 @@ func TestDamagedTablesNeitherHangNorPanic(t *testing.T) {
 		role, kind := r.IntN(len(roles)), r.IntN(len(whole))
 		what := fmt.Sprintf("draw %d of seed %d: role %d, %s", i, seed, role, names[kind])
 		err := try(role, kind, mutate(r, whole[kind]), what)
-		var within *formats.Error
-		if err == nil {
-			good["converted"]++
-			continue
-		}
-		expect.That(t, errors.As(err, &within) || errors.Is(err, ErrOptions), "%s: %v", what, err)
-		for _, word := range []string{"panic", "runtime error", "nil pointer", "internal error", "goroutine"} {
-			expect.That(t, !strings.Contains(err.Error(), word), "%s: %v", what, err)
-		}
-		good["refused"]++
+		good[refusal(t, what, err)]++
 	}
 	t.Logf("%d mutants of seed %d: %v", draws, seed, good)
+}
+
+// refusal says what became of a mutant. An error is of a file or of options, and none of the program.
+func refusal(t *testing.T, what string, err error) string {
+	t.Helper()
+	var within *formats.Error
+	if err == nil {
+		return "converted"
+	}
+	expect.That(t, errors.As(err, &within) || errors.Is(err, ErrOptions), "%s: %v", what, err)
+	for _, word := range []string{"panic", "runtime error", "nil pointer", "internal error", "goroutine"} {
+		expect.That(t, !strings.Contains(err.Error(), word), "%s: %v", what, err)
+	}
+	return "refused"
 }

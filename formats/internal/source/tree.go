@@ -267,6 +267,9 @@ func (t *Tree) Archives() (found []string) {
 	return found
 }
 
+// Budget returns what reading the tree draws from; nil: no limit.
+func (t *Tree) Budget() *Budget { return t.budget }
+
 // Single reports whether one file was named, which is not an archive.
 func (t *Tree) Single() bool { return t.single }
 
@@ -362,6 +365,12 @@ func (t *Tree) Local(name string) Place {
 	p := Local(name)
 	p.Tree.of, p.Tree.encoding = t.noted(), t.encoding
 	return p
+}
+
+// Folder returns the files of a folder on the disk that what the tree has names, as Local returns one.
+func (t *Tree) Folder(dir string) (*Tree, error) {
+	f := &Tree{Path: dir, dir: dir, heads: map[string][]byte{}, of: t.noted(), encoding: t.encoding}
+	return f, f.walk()
 }
 
 // noted returns the tree that notes which files were opened, and what was read of them.

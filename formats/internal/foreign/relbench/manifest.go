@@ -134,24 +134,26 @@ func (m *manifest) mapping(at source.Place, r *source.Request, hidden [][2]strin
 	return mapping, nil
 }
 
-// file returns the file of a table, or the files of a folder.
+// file returns the file or folder of a table.
 func (t *table) file(at source.Place) (string, error) {
 	if t.File != "" {
 		return t.File, nil
 	}
 	for _, dir := range []string{"db/", ""} {
-		for _, ext := range tables.Extensions {
-			if name := dir + t.name + ext; at.Beside(name).Exists() {
-				return name, nil
-			}
-		}
-		for _, f := range at.Tree.Files() {
-			if rest, ok := strings.CutPrefix(f, at.Beside(dir+t.name).Name+"/"); ok && !strings.Contains(rest, "/") &&
-				strings.HasSuffix(rest, ".parquet") {
-				return dir + t.name + "/*.parquet", nil
-			}
+		if name, ok := tableBeside(at, dir+t.name); ok {
+			return name, nil
 		}
 	}
 	return "", source.Error(at.Path(), "", -1, `a table lies in db/NAME.parquet, or "file" names it`,
 		fmt.Errorf("there is no file of the table %q", t.name))
+}
+
+// tableBeside returns the file or folder of a table, by its name without an extension or with one.
+func tableBeside(at source.Place, name string) (string, bool) {
+	for _, ext := range append(slices.Clip(tables.Extensions), "") {
+		if tables.Named(at, name+ext) {
+			return name + ext, true
+		}
+	}
+	return "", false
 }

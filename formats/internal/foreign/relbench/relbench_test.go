@@ -120,6 +120,31 @@ func TestWhatIsWrongWithADatabaseIsNamed(t *testing.T) {
 	}
 }
 
+// Tables of a database, and of its tasks, may be folders of parts, whatever these are called.
+func TestTablesOfADatabaseMayBeFolders(t *testing.T) {
+	const users, orders, churn = "db/users.csv", "db/orders.csv", "tasks/churn/train.csv"
+	head := func(text string) (string, string) {
+		lines := strings.SplitAfterN(text, "\n", 3)
+		return lines[0] + lines[1], lines[0] + lines[2]
+	}
+	parts := maps.Clone(small)
+	parts["db/users.csv/part-9.csv"], parts["db/users.csv/part-10.csv"] = head(small[users])
+	parts["db/orders/a/0.csv"], parts["db/orders/b/0.csv"] = head(small[orders])
+	parts["tasks/churn/train/9.csv"], parts["tasks/churn/train/10.csv"] = head(small[churn])
+	parts["db/users.csv/_SUCCESS"] = ""
+	for _, name := range []string{users, orders, churn} {
+		delete(parts, name)
+	}
+	var spelled []string
+	for _, files := range []map[string]string{small, parts} {
+		at := sourcetest.Folder(t, "shop", files)
+		g := expect.Must(Reader.Read(t.Context(), at, &source.Request{}))(t)
+		spelled = append(spelled, sourcetest.Spell(t, g))
+		expect.OK(t, g.Close())
+	}
+	expect.That(t, spelled[0] == spelled[1], "files: %s\nfolders: %s", spelled[0], spelled[1])
+}
+
 // A task whose labels are a column of the table takes key and time from the database's manifest, of a table without a
 // key the numbers of the rows. The column is left out for the task that predicts it, and a note says so for others.
 func TestATaskMayPredictAColumnOfItsTable(t *testing.T) {

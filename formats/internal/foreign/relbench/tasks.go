@@ -90,14 +90,12 @@ func addTasks(m *tables.Mapping, at source.Place, list []*task) (left []*task) {
 		}
 		there := false
 		for _, split := range []string{"train", "val", "test"} {
-			i := slices.IndexFunc(tables.Extensions, func(ext string) bool {
-				return t.at.Beside(split + ext).Exists()
-			})
-			if i < 0 {
+			name, ok := tableBeside(t.at, split)
+			if !ok {
 				continue
 			}
 			there = true
-			file := path.Join("tasks", path.Base(path.Dir(t.at.Name)), split+tables.Extensions[i])
+			file := path.Join("tasks", path.Base(path.Dir(t.at.Name)), name)
 			table.Split, table.Files, table.Masked = split, tables.Words{file}, split == "test"
 			m.Tasks = append(m.Tasks, table)
 		}

@@ -77,7 +77,7 @@ func orNull(name string) string {
 func draftedIn(ctx context.Context, t *source.Tree, r *source.Request) (all []drafted, _ error) {
 	for _, name := range t.Files() {
 		at := t.At(name)
-		if !IsTable(at) && !hasHeader(at) {
+		if passedOver(name) || !IsTable(at) && !hasHeader(at) {
 			continue
 		}
 		p, err := openPart(ctx, at, Format{}, r)
@@ -86,6 +86,9 @@ func draftedIn(ctx context.Context, t *source.Tree, r *source.Request) (all []dr
 		}
 		stem, _, _ := strings.Cut(path.Base(name), ".")
 		stem, file := shard(name, stem)
+		if dir := keyed(name); dir != "" {
+			stem, file = path.Base(dir), dir
+		}
 		same := slices.IndexFunc(all, func(d drafted) bool { return d.file == file })
 		switch {
 		case same < 0:
@@ -99,14 +102,21 @@ func draftedIn(ctx context.Context, t *source.Tree, r *source.Request) (all []dr
 		all = append(all, drafted{stem, file, []string{name}, p.Fields()})
 	}
 	for i := range all { // what no other file is like has its own name
-		if d := &all[i]; len(d.files) == 1 {
+		if d := &all[i]; len(d.files) == 1 && keyed(d.files[0]) == "" {
 			d.file = d.files[0]
-			if stem, _, _ := strings.Cut(path.Base(d.file), "."); !strings.HasPrefix(stem, "part-") {
+			if stem, _, _ := strings.Cut(path.Base(d.file), "."); !ofFolder.MatchString(stem) {
 				d.name = stem
 			}
 		}
 	}
 	return all, nil
+}
+
+// keyed returns the folder of a table whose parts lie in folders KEY=VALUE; "" for another file, or the whole tree.
+func keyed(name string) string {
+	words := strings.Split(path.Dir(name), "/")
+	first := slices.IndexFunc(words, func(w string) bool { return strings.Contains(w, "=") })
+	return strings.Join(words[:max(first, 0)], "/")
 }
 
 // quoted returns texts in quotes.
@@ -119,6 +129,9 @@ func quoted(texts []string) (all []string) {
 
 // source says which files are the table: a pattern, if that has no others.
 func (d *drafted) source(t *source.Tree) string {
+	if keyed(d.files[0]) != "" {
+		return strconv.Quote(d.file)
+	}
 	if places, err := match(t.At("x"), d.file); err == nil && len(places) != len(d.files) {
 		return "[" + strings.Join(quoted(d.files), ", ") + "]"
 	}
@@ -128,6 +141,9 @@ func (d *drafted) source(t *source.Tree) string {
 // numbered is the end of the name of one of several files of a table: orders-00002, part-0-of-4.
 var numbered = regexp.MustCompile(`^(.*?)([-_]?)\d+([-_]of[-_]\d+)?$|^(part)(-)\d+-.*$`)
 
+// ofFolder is the beginning of the name of a part that its folder names: part-00000-.., data_0, 00000000.
+var ofFolder = regexp.MustCompile(`^(part[-_]|data_)?\d`)
+
 // shard returns the name of the table that a file is a part of, by its own, and a pattern of all parts; those of a file
 // whose name has no number.
 func shard(file, stem string) (table, pattern string) {
@@ -136,7 +152,7 @@ func shard(file, stem string) (table, pattern string) {
 		return stem, file
 	}
 	dir, rest, begin := path.Dir(file), strings.TrimPrefix(path.Base(file), stem), m[1]+m[2]+m[4]+m[5]
-	if table = m[1] + m[4]; table == "" || strings.EqualFold(table, "part") {
+	if table = m[1] + m[4]; table == "" || ofFolder.MatchString(stem) {
 		if dir == "." {
 			return stem, file
 		}
@@ -151,16 +167,26 @@ func hasHeader(at source.Place) bool {
 	if ext := path.Ext(name); ext != ".csv" && ext != ".tsv" {
 		return false
 	}
+	names := firstLine(at)
+	return len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool {
+		_, err := strconv.ParseFloat(name, 64)
+		return err == nil || name == ""
+	})
+}
+
+// firstLine returns the cells of the first line of a CSV, in short.
+func firstLine(at source.Place) (names []string) {
 	head, err := at.Head()
 	if err != nil {
-		return false
+		return nil
 	}
 	line, _, _ := strings.Cut(string(head), "\n")
-	names := strings.FieldsFunc(strings.TrimSpace(line), func(r rune) bool { return strings.ContainsRune(",\t;|", r) })
-	return len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool {
-		_, err := strconv.ParseFloat(strings.Trim(name, `" `), 64)
-		return err == nil || strings.Trim(name, `" `) == ""
-	})
+	for _, name := range strings.FieldsFunc(strings.TrimSpace(line), func(r rune) bool {
+		return strings.ContainsRune(",\t;|", r)
+	}) {
+		names = append(names, strings.Trim(name, `" `))
+	}
+	return names
 }
 
 // column returns the column of one of the names; "" for none.

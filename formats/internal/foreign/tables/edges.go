@@ -23,6 +23,7 @@ type edgeType struct {
 	types    []int // its number, and that of its reverse
 	count    int64
 	columns  []edgeColumn
+	offsets  *offsets // of edges that are listed by their sources; nil: Src is a column, or the row
 }
 
 // end is where an edge begins or ends.
@@ -41,6 +42,12 @@ type edgeColumn struct {
 	list  bool
 }
 
+// sources and destinations are what the columns of the ends are usually called.
+var (
+	sources      = []string{"src", "source", "from", "head", "row"}
+	destinations = []string{"dst", "target", "to", "tail", "col", "destination"}
+)
+
 // openEdges opens the tables of edges, and finds the columns of their ends.
 func (x *graphOf) openEdges(ctx context.Context) (err error) {
 	for i := range x.m.Edges {
@@ -56,15 +63,15 @@ func (x *graphOf) openEdges(ctx context.Context) (err error) {
 		}
 		from, to := x.m.node(e.spec.Source), x.m.node(e.spec.Target)
 		e.src, e.dst = end{x.nodes[from], -1}, end{x.nodes[to], -1}
-		if e.spec.nodes == nil {
-			e.src.column, err = e.table.endColumn(e.spec.Src, "src", "source", "from", "head", "row", e.spec.Source,
-				e.spec.Source+"_id")
+		if e.spec.nodes == nil && e.spec.Offsets == nil {
+			e.src.column, err = e.table.endColumn(e.spec.Src, append(slices.Clip(sources), e.spec.Source,
+				e.spec.Source+"_id")...)
 			if err != nil {
 				return err
 			}
 		}
-		if e.dst.column, err = e.table.endColumn(e.spec.Dst, "dst", "target", "to", "tail", "col", "destination",
-			e.spec.Target, e.spec.Target+"_id"); err != nil {
+		if e.dst.column, err = e.table.endColumn(e.spec.Dst, append(slices.Clip(destinations), e.spec.Target,
+			e.spec.Target+"_id")...); err != nil {
 			return err
 		}
 		for _, end := range []end{e.src, e.dst} {
@@ -72,6 +79,11 @@ func (x *graphOf) openEdges(ctx context.Context) (err error) {
 				if err := e.table.checkID(end.column, x.r); err != nil {
 					return err
 				}
+			}
+		}
+		if e.spec.Offsets != nil {
+			if err := x.readOffsets(ctx, e); err != nil {
+				return err
 			}
 		}
 		x.addType(e, from, to, e.spec.Relation)
@@ -206,7 +218,8 @@ func (e *edgeType) scan(ctx context.Context, others []int,
 	var src, dst []int64
 	var from ids
 	to, row := &e.ids, e.src.node.first
-	*to = ids{dangling: e.spec.dangling}
+	*to = ids{dangling: e.spec.dangling, rows: e.offsets != nil}
+	begun := int64(0) // the source of the last row, of those that offsets tell
 	return e.table.scan(ctx, want, func(b *columnar.Batch) error {
 		if err := e.set(e.dst, b, len(want)-1, to); err != nil {
 			return err
@@ -220,7 +233,10 @@ func (e *edgeType) scan(ctx context.Context, others []int,
 		for i := range b.Rows {
 			s, d := row+int64(i), int64(0)
 			var err error
-			if e.src.column >= 0 {
+			if e.offsets != nil {
+				begun = e.offsets.sourceOf(s, begun)
+				s = begun
+			} else if e.src.column >= 0 {
 				if s, err = from.at(i); err == nil && s == missing {
 					err = errMissing
 				}
@@ -351,7 +367,7 @@ func (x *graphOf) columns(ctx context.Context, e *edgeType) error {
 		}
 		return nil
 	}
-	rest, err := x.rest(ctx, t, used)
+	rest, err := x.rest(ctx, t, used, false)
 	if err != nil {
 		return err
 	}

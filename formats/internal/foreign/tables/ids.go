@@ -44,6 +44,7 @@ type ids struct {
 	text    bool
 	gaps    bool // of floats: -1 stands for one that is missing
 	numbers []int64
+	rows    bool // they are numbers of rows, whatever ids the nodes have
 
 	dangling bool  // ids that no node has count as missing
 	lost     int64 // how many were
@@ -95,6 +96,7 @@ func (d *ids) find(i int) (int64, error) {
 	switch {
 	case d.v.Null(i) || !d.text && d.gaps && d.numbers[i] == missing:
 		return missing, nil
+	case d.rows:
 	case n.keys != nil && d.text:
 		id, err := n.lookup(d.v.Texts[i])
 		if _, isNumber := strconv.ParseInt(string(d.v.Texts[i]), 10, 64); err != nil && !n.text && isNumber != nil {

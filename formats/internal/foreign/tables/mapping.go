@@ -21,6 +21,9 @@ type Mapping struct {
 	Edges Edges `yaml:"edges"`
 	// Tasks are tables of what is to be predicted.
 	Tasks []TaskTable `yaml:"-"`
+	// Whole says that no person has written the mapping: all columns are wanted that a dataset can have. Text of nodes
+	// becomes strings, and whole numbers of which some are missing are float64.
+	Whole bool `yaml:"-"`
 	// Asked says that a person has named what NodeTable.Until leaves out.
 	Asked bool `yaml:"-"`
 }
@@ -88,6 +91,9 @@ type EdgeTable struct {
 	Without Words `yaml:"without"`
 	// Reverse is the name of an edge type with the same edges the other way round; "": none.
 	Reverse string `yaml:"reverse"`
+	// Offsets, if set, are files with a column of whole numbers, ptr or the only one: where the edges of each source
+	// begin, and the end of the last (CSR). The table has no column of sources then, and its targets are rows.
+	Offsets Words `yaml:"-"`
 
 	Format `yaml:",inline"`
 

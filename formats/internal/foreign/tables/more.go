@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -86,11 +85,11 @@ func (m *More) open(ctx context.Context, r *source.Request) (map[int]*table, err
 		if opened[t] == nil {
 			opened[t] = &table{name: rows.Path}
 		}
-		places, err := rows.places()
+		inputs, err := rows.inputs()
 		if err != nil {
 			return nil, err
 		}
-		if err := opened[t].open(ctx, places, Format{}, r); err != nil {
+		if err := opened[t].open(ctx, inputs, Format{}, r); err != nil {
 			return nil, err
 		}
 	}
@@ -103,30 +102,16 @@ func (m *More) open(ctx context.Context, r *source.Request) (map[int]*table, err
 	return opened, nil
 }
 
-// places returns the file, or the files of the folder in the order of their names.
-func (rows *NewRows) places() (list []source.Place, err error) {
+// inputs returns the file, or the parts of the folder.
+func (rows *NewRows) inputs() (list []input, err error) {
 	st, err := os.Stat(rows.Path)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, source.Error(rows.Path, "", -1, "", err)
+	case !st.IsDir():
+		return []input{{Place: source.Local(rows.Path)}}, nil
 	}
-	if !st.IsDir() {
-		return []source.Place{source.Local(rows.Path)}, nil
-	}
-	entries, err := os.ReadDir(rows.Path)
-	for _, e := range entries {
-		if name := e.Name(); e.Type().IsRegular() && slices.ContainsFunc(Extensions, func(ext string) bool {
-			return strings.HasSuffix(strings.ToLower(name), ext)
-		}) {
-			list = append(list, source.Local(filepath.Join(rows.Path, name)))
-		}
-	}
-	if err == nil && list == nil {
-		err = fmt.Errorf("the folder has no table: a file that ends in %s", strings.Join(Extensions, ", "))
-	}
-	if err != nil {
-		err = source.Error(rows.Path, "", -1, "", err)
-	}
-	return list, err
+	return localParts(source.Local(rows.Path).Tree, rows.Path)
 }
 
 // describe makes the mapping: of all tables names and keys, and foreign keys of those that get rows.

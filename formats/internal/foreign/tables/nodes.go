@@ -371,6 +371,9 @@ var splitNames = map[string]string{"train": "train", "training": "train", "val":
 // split adds the splits: of a column of their names, or of masks.
 func (x *graphOf) split(ctx context.Context, n *nodeType, node *source.NodeType, used map[int]bool) error {
 	t, at := n.table, n.table.has("split")
+	if x.m.Whole { // nobody says that it is one
+		at = -1
+	}
 	if n.spec.Split != "" {
 		var err error
 		if at, err = t.column(n.spec.Split); err != nil {
@@ -521,7 +524,7 @@ func (x *graphOf) others(ctx context.Context, n *nodeType, node *source.NodeType
 		}
 		return nil
 	}
-	rest, err := x.rest(ctx, t, used)
+	rest, err := x.rest(ctx, t, used, x.m.Whole)
 	for _, i := range rest {
 		if err == nil {
 			err = add(t.list[i].Name, i)
@@ -530,24 +533,31 @@ func (x *graphOf) others(ctx context.Context, n *nodeType, node *source.NodeType
 	return err
 }
 
-// rest returns the columns of numbers that are not used, and names the others in a note.
-func (x *graphOf) rest(ctx context.Context, t *table, used map[int]bool) (list []int, err error) {
+// rest returns the columns of numbers, and perhaps texts, that are not used, and names the others in a note.
+func (x *graphOf) rest(ctx context.Context, t *table, used map[int]bool, texts bool) (list []int, err error) {
 	var left []string
 	for i, f := range t.list {
 		switch {
 		case used[i]:
-		case f.Bad == "" && (!f.Text || f.Unit != "") && f.Width > 0:
+		case f.Bad == "" && (!f.Text || f.Unit != "" || texts && !f.Bytes) && f.Width > 0:
 			list = append(list, i)
 		default:
-			if left = append(left, fmt.Sprintf("%s (%v)", f.Name, &f)); f.Doubt != nil {
+			kind := f.String()
+			if texts && f.Bytes {
+				kind = "bytes"
+			}
+			if left = append(left, fmt.Sprintf("%s (%s)", f.Name, kind)); f.Doubt != nil {
 				err = x.tell(ctx, t, i)
 			}
 		}
 	}
 	if left != nil {
-		x.g.Tell(source.LeftOut, t.name, int64(len(left)),
-			"%s: not stored, since they are not numbers: %s; name them under \"columns\"", t.name,
-			source.Few(left))
+		remedy := "; name them under \"columns\""
+		if x.m.Whole {
+			remedy = ""
+		}
+		x.g.Tell(source.LeftOut, t.name, int64(len(left)), "%s: not stored, since they are not numbers: %s%s", t.name,
+			source.Few(left), remedy)
 	}
 	return list, err
 }

@@ -3,12 +3,14 @@ package tables
 import (
 	"context"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/khop-gnn/khop/formats/internal/foreign/tables/arrow"
+	"github.com/khop-gnn/khop/formats/internal/foreign/tables/columnar"
 	"github.com/khop-gnn/khop/formats/internal/foreign/tables/parquet"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/internal/option"
@@ -75,18 +77,73 @@ func hasFiles(m *Mapping) bool {
 		slices.ContainsFunc(m.Nodes, func(n NodeTable) bool { return len(n.Files) > 0 && len(n.Keys) > 0 })
 }
 
-// plainFolders returns the tables of edges that lie in a folder with perhaps one of nodes: edges.parquet,
-// nodes.parquet.
+// plainFolders returns the tables of edges that lie in a folder with perhaps one of nodes, each a file or a folder of
+// parts: edges.parquet, nodes.parquet; else the folder itself, if all that it has is the parts of a table of edges.
 func plainFolders(t *source.Tree) (found []string) {
+	seen := map[string]bool{}
 	for _, name := range t.Files() {
-		if stem, _, _ := strings.Cut(path.Base(name), "."); stem != "edges" {
-			continue
-		}
-		if IsTable(t.At(name)) {
+		if isEdges(path.Base(name)) && IsTable(t.At(name)) {
 			found = append(found, name)
 		}
+		for dir := path.Dir(name); dir != "." && !seen[dir]; dir = path.Dir(dir) {
+			if seen[dir] = true; isEdges(path.Base(dir)) && edgesIn(t, dir) {
+				found = append(found, dir)
+			}
+		}
+	}
+	if found == nil && edgesIn(t, ".") {
+		return []string{"."}
 	}
 	return found
+}
+
+// isEdges reports whether a file or folder is called edges.
+func isEdges(name string) bool {
+	stem, _, _ := strings.Cut(name, ".")
+	return stem == "edges"
+}
+
+// edgesIn reports whether a folder has parts of one table of edges, and nothing else. One CSV is not a folder of parts.
+func edgesIn(t *source.Tree, dir string) bool {
+	parts, err := partsOf(t, dir)
+	if err != nil || len(parts) == 0 || len(parts) == 1 && parts[0].keys == nil && formatOf(parts[0].Place) == "CSV" {
+		return false
+	}
+	first := &table{list: headerOf(parts[0].Place)}
+	if first.has(sources...) < 0 || first.has(destinations...) < 0 {
+		return false
+	}
+	for _, p := range parts[1:] {
+		if p.keys == nil && shape(p.Name) != shape(parts[0].Name) || !sameNames(headerOf(p.Place), first.list) {
+			return false
+		}
+	}
+	return len(parts) == 1 || parts[0].keys != nil || strings.Contains(shape(parts[0].Name), "#")
+}
+
+var (
+	number    = regexp.MustCompile(`[0-9]+`)
+	sparkPart = regexp.MustCompile(`^part-[0-9]+-.*$`)
+)
+
+// shape returns the name of a file with # for each number in it: parts of a table differ in numbers alone.
+func shape(name string) string {
+	return number.ReplaceAllString(sparkPart.ReplaceAllString(path.Base(name), "part-#"), "#")
+}
+
+// headerOf returns the columns of a file, of which a text has but names; nil where they cannot be read.
+func headerOf(at source.Place) (list []columnar.Field) {
+	if !IsTable(at) {
+		for _, name := range firstLine(at) {
+			list = append(list, columnar.Field{Name: name})
+		}
+		return list
+	}
+	p, err := openPart(context.Background(), at, Format{}, &source.Request{Budget: at.Tree.Budget()})
+	if err != nil {
+		return nil
+	}
+	return p.Fields()
 }
 
 func readGraph(ctx context.Context, at source.Place, r *source.Request) (*source.Graph, error) {
@@ -99,12 +156,15 @@ func readGraph(ctx context.Context, at source.Place, r *source.Request) (*source
 
 // mappingOf returns the mapping at a place, or that of a single table, whose columns a request may name.
 func mappingOf(at source.Place, r *source.Request) (*Mapping, error) {
-	head, err := at.Head()
-	if err != nil {
-		return nil, err
+	folder := !at.Exists() && isFolder(at.Tree, at.Name)
+	var head []byte
+	var err error
+	if !folder {
+		if head, err = at.Head(); err != nil {
+			return nil, err
+		}
 	}
-	ext := strings.ToLower(path.Ext(at.Name))
-	if isTable(head) || ext == ".csv" || ext == ".tsv" {
+	if ext := strings.ToLower(path.Ext(at.Name)); folder || isTable(head) || ext == ".csv" || ext == ".tsv" {
 		m := plainMapping(at)
 		if len(r.Columns) > 0 {
 			err = m.nameColumns(r.Columns)
@@ -122,8 +182,8 @@ func mappingOf(at source.Place, r *source.Request) (*Mapping, error) {
 func plainMapping(at source.Place) *Mapping {
 	base := path.Base(at.Name)
 	m := &Mapping{Edges: Edges{{Relation: "edge", Files: Words{base}}}}
-	if stem, ext, _ := strings.Cut(base, "."); stem == "edges" && at.Beside("nodes."+ext).Exists() {
-		m.Nodes = Nodes{{Type: "node", Files: Words{"nodes." + ext}}}
+	if nodes := strings.Replace(base, "edges", "nodes", 1); isEdges(base) && Named(at, nodes) {
+		m.Nodes = Nodes{{Type: "node", Files: Words{nodes}}}
 	}
 	return m
 }
@@ -143,7 +203,11 @@ func Read(ctx context.Context, at source.Place, m *Mapping, r *source.Request) (
 		}
 		return x.g, nil
 	}
-	if err := source.Steps(ctx, x.readNodes, x.openEdges, x.countEdges, x.describeEdges); err != nil {
+	steps := []func(context.Context) error{x.readNodes, x.openEdges, x.countEdges, x.describeEdges}
+	if m.Whole {
+		steps = slices.Insert(steps, 2, x.findGaps)
+	}
+	if err := source.Steps(ctx, steps...); err != nil {
 		return nil, err
 	}
 	for i := range x.nodes {

@@ -55,11 +55,11 @@ func (x *graphOf) whole(ctx context.Context, e *EdgeTable) (string, error) {
 	if e.Until != "" {
 		return fmt.Sprintf("edges %q are left out by their times", e.Relation), nil
 	}
-	places, err := find(x.at, e.Files)
+	inputs, err := find(x.at, e.Files)
 	if err != nil {
 		return "", err
 	}
-	for _, p := range places {
+	for _, p := range inputs {
 		head, err := p.Head()
 		if err != nil {
 			return "", err
@@ -159,6 +159,25 @@ func (x *graphOf) readNodesAlone(ctx context.Context) error {
 	return nil
 }
 
+// groupsOf returns the rows of each group of a part, which is Parquet.
+func groupsOf(p part) []int64 {
+	if f, ok := p.(*foldered); ok {
+		p = f.part
+	}
+	return p.(*parquet.File).Groups()
+}
+
+// only returns such a part with groups first up to last alone.
+func only(p part, first, last int) part {
+	f, ok := p.(*foldered)
+	if !ok {
+		return p.(*parquet.File).Only(first, last)
+	}
+	some := *f
+	some.part = f.part.(*parquet.File).Only(first, last)
+	return &some
+}
+
 // limitTo leaves the edges of a slice: of all groups of rows, one behind the other, those that begin in one of equal
 // ranges of the rows.
 func (x *graphOf) limitTo(s *source.Slice) {
@@ -173,9 +192,8 @@ func (x *graphOf) limitTo(s *source.Slice) {
 		some := *e.table
 		some.parts, some.at, some.count = nil, nil, 0
 		for i, p := range e.table.parts {
-			f := p.(*parquet.File)
 			first, last := 0, 0
-			for g, rows := range f.Groups() {
+			for g, rows := range groupsOf(p) {
 				if part(at) == s.Number {
 					if last == 0 {
 						first = g
@@ -184,7 +202,7 @@ func (x *graphOf) limitTo(s *source.Slice) {
 				}
 				at += rows
 			}
-			if own := f.Only(first, last); own.Rows() > 0 {
+			if own := only(p, first, last); own.Rows() > 0 {
 				some.parts, some.at, some.count = append(some.parts, own), append(some.at, e.table.at[i]),
 					some.count+own.Rows()
 			}

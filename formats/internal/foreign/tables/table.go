@@ -2,7 +2,6 @@ package tables
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,32 +43,37 @@ type table struct {
 
 // open describes the files that a mapping names.
 func open(ctx context.Context, beside source.Place, files Words, format Format, r *source.Request) (*table, error) {
-	places, err := find(beside, files)
+	inputs, err := find(beside, files)
 	if err != nil {
 		return nil, err
 	}
 	t := &table{name: strings.Join(files, ", ")}
-	return t, t.open(ctx, places, format, r)
+	return t, t.open(ctx, inputs, format, r)
 }
 
-// open describes files whose rows follow those of the table.
-func (t *table) open(ctx context.Context, places []source.Place, format Format, r *source.Request) error {
-	t.at = append(t.at, places...)
-	for _, at := range places {
-		p, err := openPart(ctx, at, format, r)
+// open describes files whose rows follow those of the table. Files without rows say nothing of its columns.
+func (t *table) open(ctx context.Context, inputs []input, format Format, r *source.Request) error {
+	fields := keyFields(inputs)
+	for i, in := range inputs {
+		p, err := openPart(ctx, in.Place, format, r)
 		if err != nil {
-			return wrap(ctx, at, err)
+			return wrap(ctx, in.Place, err)
 		}
-		if err := t.add(p); err != nil {
-			return source.Error(at.Path(), "", -1, "the files of a table have the same columns", err)
+		if err := t.add(withFolders(p, in.keys, fields), in.Place); err != nil {
+			return source.Error(in.Path(), "", -1, "the files of a table have the same columns", err)
 		}
-		r.Report("look at tables", int64(len(t.parts)), int64(len(t.at)))
+		r.Report("look at tables", int64(i+1), int64(len(inputs)))
+	}
+	for i := range t.list {
+		if f := &t.list[i]; f.Void && f.Bad == "" && !t.isText() {
+			f.Bad = "the type null"
+		}
 	}
 	return nil
 }
 
-// find returns the places of files, in the order of names and, within a pattern, of the alphabet.
-func find(beside source.Place, files Words) (all []source.Place, err error) {
+// find returns the files of names, in the order of names and, within a pattern, of the alphabet. A folder is its parts.
+func find(beside source.Place, files Words) (all []input, err error) {
 	for _, name := range files {
 		found, err := match(beside, filepath.ToSlash(name))
 		if err != nil {
@@ -85,12 +89,18 @@ func find(beside source.Place, files Words) (all []source.Place, err error) {
 			return nil, source.Error(beside.Path(), "", -1, "files are named relative to the mapping",
 				fmt.Errorf("there is no file %q", name))
 		}
+		if len(all) > 0 && !slices.EqualFunc(found[0].keys, all[0].keys, sameName) {
+			return nil, source.Error(found[0].Path(), "", -1, "give each table a folder of its own",
+				fmt.Errorf("lies in folders of other keys than %s: %s, and %s", all[0].Path(), keyNames(found[0].keys),
+					keyNames(all[0].keys)))
+		}
 		all = append(all, found...)
 	}
 	return all, nil
 }
 
-func match(beside source.Place, name string) (found []source.Place, err error) {
+// match returns the files of a name: one, those of a pattern, or those of a folder.
+func match(beside source.Place, name string) (found []input, err error) {
 	pattern := strings.ContainsAny(name, "*?[")
 	tree := beside.Tree
 	if !tree.Single() {
@@ -99,10 +109,16 @@ func match(beside source.Place, name string) (found []source.Place, err error) {
 			if ok, err := path.Match(name, f); err != nil {
 				return nil, source.Error(beside.Path(), "", -1, "", fmt.Errorf("the pattern %q: %w", name, err))
 			} else if f == name || pattern && ok {
-				found = append(found, tree.At(f))
+				found = append(found, input{Place: tree.At(f)})
 			}
 		}
-		return found, nil
+		own := name == path.Dir(beside.Name) && beside.Name != "." // in which the mapping lies, too
+		if found == nil && !own && isFolder(tree, name) {
+			if found, err = partsOf(tree, name); err == nil && found == nil {
+				err = errNoParts(tree.At(name).Path())
+			}
+		}
+		return found, err
 	}
 	full := filepath.FromSlash(name)
 	if !filepath.IsAbs(full) {
@@ -116,8 +132,11 @@ func match(beside source.Place, name string) (found []source.Place, err error) {
 	}
 	slices.Sort(names)
 	for _, n := range names {
-		if st, err := os.Stat(n); err == nil && st.Mode().IsRegular() {
-			found = append(found, tree.Local(n))
+		switch st, err := os.Stat(n); {
+		case err == nil && st.Mode().IsRegular():
+			found = append(found, input{Place: tree.Local(n)})
+		case err == nil && st.IsDir() && n == full && filepath.Clean(n) != filepath.Dir(beside.Path()):
+			return localParts(tree, n)
 		}
 	}
 	return found, nil
@@ -181,59 +200,66 @@ func wrap(ctx context.Context, at source.Place, err error) error {
 	return source.Error(at.Path(), name, row, remedy, err)
 }
 
-// add appends a file.
-func (t *table) add(p part) error {
-	list := p.Fields()
-	if t.parts == nil {
-		t.list = slices.Clone(list)
-		for i, f := range t.list {
-			if slices.ContainsFunc(t.list[:i], func(o columnar.Field) bool { return o.Name == f.Name }) && f.Bad == "" {
-				t.list[i].Bad = "a second column of the same name"
-			}
-			if !utf8.ValidString(f.Name) {
-				t.list[i].Bad = "a name that is not UTF-8"
-			}
+// add appends a file at a place.
+func (t *table) add(p part, at source.Place) error {
+	switch {
+	case t.parts == nil || t.count == 0 && p.Rows() > 0 && !sameNames(t.list, p.Fields()):
+		t.parts, t.at = nil, nil
+		t.begin(p.Fields())
+	case p.Rows() == 0 && !sameNames(t.list, p.Fields()):
+		return nil
+	default:
+		if err := t.unify(p); err != nil {
+			return err
 		}
-	} else if err := t.unify(p); err != nil {
-		return err
 	}
-	t.parts = append(t.parts, p)
+	t.parts, t.at = append(t.parts, p), append(t.at, at)
 	t.count += p.Rows()
 	return nil
+}
+
+func sameNames(a, b []columnar.Field) bool {
+	return slices.EqualFunc(a, b, func(a, b columnar.Field) bool { return a.Name == b.Name })
+}
+
+// begin makes the columns of the first file those of the table.
+func (t *table) begin(list []columnar.Field) {
+	t.list = slices.Clone(list)
+	for i, f := range t.list {
+		if slices.ContainsFunc(t.list[:i], func(o columnar.Field) bool { return o.Name == f.Name }) && f.Bad == "" {
+			t.list[i].Bad = "a second column of the same name"
+		}
+		if !utf8.ValidString(f.Name) {
+			t.list[i].Bad = "a name that is not UTF-8"
+		}
+	}
 }
 
 // unify makes the columns of another file those of the table. Of texts, what a column is depends on all files.
 func (t *table) unify(p part) error {
 	list := p.Fields()
 	if len(list) != len(t.list) {
-		return fmt.Errorf("there are %d columns, and %d in the first file", len(list), len(t.list))
+		return fmt.Errorf("there are %d columns, and %d in the first file, %s", len(list), len(t.list), t.at[0].Path())
 	}
 	for i := range list {
 		a, b := &t.list[i], &list[i]
-		same := a.Name == b.Name && a.Text == b.Text && a.DType == b.DType && a.List == b.List && a.Width == b.Width &&
-			a.Unit == b.Unit
-		_, isText := p.(*csv.File)
+		if a.Name != b.Name {
+			return fmt.Errorf("column %d is %q, and %q in the first file, %s", i, b.Name, a.Name, t.at[0].Path())
+		}
 		switch {
-		case a.Name != b.Name:
-			return fmt.Errorf("column %d is %q, and %q in the first file", i, b.Name, a.Name)
-		case same || p.Rows() == 0:
+		case p.Rows() == 0:
 		case t.count == 0:
-			t.list[i] = list[i]
-		case isText && !a.List && !b.List && !a.Text && !b.Text:
-			a.DType, a.Gaps = source.Common(a.DType, b.DType), a.Gaps || b.Gaps
-			a.Gaps = a.Gaps && !a.DType.IsFloat()
-		case isText && (a.Text || b.Text):
-			*a = columnar.Field{Name: a.Name, Text: true, Width: 1, Doubt: cmp.Or(a.Doubt, b.Doubt)}
-		default:
-			return fmt.Errorf("column %q is %v, and %v in the first file", a.Name, b, a)
+			*a = *b
+		case a.Void || b.Void:
+			uniteVoid(a, b, isCSV(p))
+		case isCSV(p) && unite(a, b):
+		case !alike(a, b):
+			return fmt.Errorf("column %q is %v, and %v in the first file, %s", a.Name, b, a, t.at[0].Path())
 		}
 	}
-	for i := range list { // a text is read as what all of its table are
-		list[i] = t.list[i]
-		for _, other := range t.parts {
-			if f, ok := other.(*csv.File); ok {
-				f.Fields()[i] = t.list[i]
-			}
+	for _, p := range append(slices.Clip(t.parts), p) {
+		if _, wrapped := p.(*foldered); wrapped || isCSV(p) { // which are read as what all of the table are
+			copy(p.Fields(), t.list)
 		}
 	}
 	return nil
@@ -241,7 +267,7 @@ func (t *table) unify(p part) error {
 
 // isText reports whether the table is text, all of which is read for any of its columns.
 func (t *table) isText() bool {
-	return !slices.ContainsFunc(t.parts, func(p part) bool { _, text := p.(*csv.File); return !text })
+	return !slices.ContainsFunc(t.parts, func(p part) bool { return !isCSV(p) })
 }
 
 // column returns the index of a column.

@@ -210,7 +210,7 @@ func describeArrow(a arrow.Field) columnar.Field {
 		f.OfDecimals(int(d.GetPrecision()), int(d.GetScale()))
 	}
 	if f.DType, f.Unit = numberOf(t); f.DType == unified.Invalid {
-		f.Bad = a.Type.Name()
+		f.Bad, f.Void = a.Type.Name(), t.ID() == arrow.NULL && !f.List
 	}
 	return f
 }

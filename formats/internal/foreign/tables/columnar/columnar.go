@@ -36,8 +36,13 @@ type Field struct {
 	// are others. Hex says that bytes are spelt as hexadecimal numbers.
 	Wide float64
 	Hex  bool
-	// Gaps says that whole numbers of a CSV are missing: where they are stored as numbers, they are float64.
+	// Gaps says that whole numbers are missing, of a CSV or where somebody looked: where they are stored as numbers,
+	// they are float64.
 	Gaps bool
+	// Big says that some of them are beyond 2^53, which float64 does not hold.
+	Big bool
+	// Void says that no row has a value, and that the file gives the column no type.
+	Void bool
 	// Bytes says of text that the file does not call it so: it may be anything. Spell writes bytes as text; nil: they
 	// are some.
 	Bytes bool
@@ -119,6 +124,18 @@ func (f *Field) Stored(name string) (unified.DType, string) {
 		return unified.Int64, f.Unit
 	}
 	return f.DType, f.Unit
+}
+
+// LookForGaps takes whole numbers into account for Gaps and Big.
+func (f *Field) LookForGaps(v *Vector) {
+	f.Gaps = f.Gaps || v.FirstNull() >= 0
+	if size := f.DType.Size(); size == 8 && !f.Big {
+		for data := v.Data; int64(len(data)) >= size; data = data[size:] {
+			if x := f.DType.Float(data); x > 1<<53 || x < -1<<53 {
+				f.Big = !v.Null(int(int64(len(v.Data)-len(data))/size)) || f.Big
+			}
+		}
+	}
 }
 
 // RowBytes returns the bytes of a row of numbers.

@@ -181,11 +181,11 @@ func (g *guessed) look(cell string, line int64) {
 	g.cells++
 	v, err := strconv.ParseInt(cell, 10, 64)
 	if err == nil {
+		g.wide = g.wide || v > 1<<53 || v < -1<<53
 		if g.numbers++; g.ints == g.cells-1 {
 			g.ints++
 			g.floats++
 			g.numeric++
-			g.wide = g.wide || v > 1<<53 || v < -1<<53
 			return
 		}
 	} else {
@@ -266,6 +266,7 @@ func (g *guessed) settle(f *columnar.Field) {
 	if f.Text && f.Unit == "" && g.numbers > 9*(g.cells+g.nulls)/10 {
 		f.Odd = g.odd
 	}
+	f.Big, f.Void = g.wide && !f.Text, g.gaps && g.cells+g.nulls == 0
 	f.Gaps = g.gaps && !f.Text && !f.DType.IsFloat() && !g.wide
 }
 

@@ -183,6 +183,8 @@ func physical(f *columnar.Field, c *schema.Column) string {
 		return ""
 	case schema.IntervalLogicalType:
 		return "intervals"
+	case schema.NullLogicalType, *schema.NullLogicalType, schema.UnknownLogicalType, *schema.UnknownLogicalType:
+		f.Void = true
 	}
 	switch c.PhysicalType() {
 	case parquet.Types.Boolean:

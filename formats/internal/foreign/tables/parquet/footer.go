@@ -236,3 +236,20 @@ func copied[T any](ctx context.Context, read func(context.Context) (T, error), w
 	}
 	return err
 }
+
+// Noted returns what the footer of a file notes under a key; "" for nothing, and where the file cannot be read, of
+// which reading its rows says what is wrong.
+func Noted(at source.Place, budget *source.Budget, key string) (text string, _ error) {
+	err := guard.Call(func() error {
+		r, err := (&File{at: at, budget: budget}).open()
+		if err != nil {
+			return nil //nolint:nilerr // as the comment says
+		}
+		defer r.close()
+		if v := r.MetaData().KeyValueMetadata().FindValue(key); v != nil {
+			text = *v
+		}
+		return nil
+	})
+	return text, err
+}

@@ -94,7 +94,7 @@ def main() -> None:
     finally:
         shutil.rmtree(folder)
     parquet = [r[0] for r in results["pyarrow to Parquet"]]
-    print("| | million rows/s, median (least to most) | memory at most | written | time by that of Parquet, same round |")
+    print("| | million rows/s, median (least to most) | memory at most | written | time by that of Parquet, in turns |")
     print("|---|---:|---:|---:|---:|")
     for name, rounds in results.items():
         speed = sorted(options.rows / r[0] / 1e6 for r in rounds)

@@ -11,8 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/khop-gnn/khop/internal/expect"
 	"golang.org/x/sys/unix"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // Every command that replaces a dataset is interrupted when it has begun to write the new one.

@@ -15,8 +15,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/khop-gnn/khop/internal/expect"
 	"golang.org/x/sys/unix"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 func TestSignalsEndTheProgram(t *testing.T) {

@@ -9,8 +9,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/zeebo/xxh3"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // compute returns all edges of a graph at once, after checking what holds for every kind: the exact number of edges in

@@ -5,8 +5,9 @@ import (
 	"os"
 	"testing"
 
-	"github.com/khop-gnn/khop/internal/expect"
 	"golang.org/x/sys/unix"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // drop takes a file out of the page cache.

@@ -71,7 +71,7 @@ def run(code: str, folder: str, options: argparse.Namespace) -> tuple[float, int
     if process.returncode:
         sys.exit(f"the child has ended with {process.returncode}")
     assert process.stdout is not None
-    seconds = float(process.stdout.read())
+    seconds = float(process.stdout.read().split()[-1])  # behind the progress that DuckDB shows
     files = [out] if os.path.isfile(out) else [os.path.join(d, f) for d, _, names in os.walk(out) for f in names]
     size = sum(map(os.path.getsize, files))
     shutil.rmtree(out) if os.path.isdir(out) else os.remove(out)

@@ -60,6 +60,8 @@ type NodeTable struct {
 	ByRow bool `yaml:"-"`
 	// Keys are columns with ids of nodes, each of which makes an edge type, from this type to the other.
 	Keys Keys `yaml:"keys"`
+	// Wide is the table in place of files; nil: it is not.
+	Wide *Wide `yaml:"-"`
 
 	Format `yaml:",inline"`
 }
@@ -88,6 +90,8 @@ type EdgeTable struct {
 	Without Words `yaml:"without"`
 	// Reverse is the name of an edge type with the same edges the other way round; "": none.
 	Reverse string `yaml:"reverse"`
+	// Wide is the table in place of files; nil: it is not.
+	Wide *Wide `yaml:"-"`
 
 	Format `yaml:",inline"`
 
@@ -280,7 +284,7 @@ func (m *Mapping) settle() error {
 		if part := strings.Split(e.Relation, ":"); len(part) == 3 && e.Source == "" && e.Target == "" {
 			e.Source, e.Relation, e.Target = part[0], part[1], part[2]
 		}
-		if len(e.Files) == 0 && e.nodes == nil {
+		if len(e.Files) == 0 && e.nodes == nil && e.Wide == nil {
 			return fmt.Errorf("edges %q have no file", e.Relation)
 		}
 		for _, end := range []*string{&e.Source, &e.Target} {

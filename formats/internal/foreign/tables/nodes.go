@@ -28,6 +28,9 @@ type graphOf struct {
 
 // table opens a table, once.
 func (x *graphOf) table(ctx context.Context, rows rows) (*table, error) {
+	if rows.wide != nil {
+		return x.wide(ctx, rows.wide)
+	}
 	key := fmt.Sprintf("%q", rows)
 	if t, ok := x.opened[key]; ok {
 		return t, nil
@@ -68,7 +71,7 @@ func (x *graphOf) openNodes(ctx context.Context) error {
 		if n.spec.Count > 0 {
 			n.count, n.fixed = n.spec.Count, true
 		}
-		if len(n.spec.Files) == 0 {
+		if len(n.spec.Files) == 0 && n.spec.Wide == nil {
 			continue
 		}
 		var err error
@@ -229,8 +232,11 @@ func (t *table) rows(b *columnar.Batch, name string, parts []int, dtype unified.
 	for k, p := range parts {
 		f, v := &t.list[p], &b.Columns[k]
 		if i := v.FirstNull(); i >= 0 && f.Packed() < unified.Float16 {
-			return nil, b.Fail(f.Name, columnar.AtRow(i, errors.New("the number is missing: fill it, or list the "+
-				"columns that are wanted under \"columns\"")))
+			missing := "the number is missing: fill it, or list the columns that are wanted under \"columns\""
+			if t.wide {
+				missing = "the number is missing, where there must be one: fill it"
+			}
+			return nil, b.Fail(f.Name, columnar.AtRow(i, errors.New(missing)))
 		}
 		data = append(data, f.PackedData(v))
 	}
@@ -259,7 +265,7 @@ func (x *graphOf) features(ctx context.Context, n *nodeType, node *source.NodeTy
 		used[i] = true
 	}
 	if parts == nil {
-		i := n.table.has("feature", "features", "feat", "x", "embedding")
+		i := n.table.usual("feature", "features", "feat", "x", "embedding")
 		if i < 0 || used[i] || !n.table.list[i].List || n.table.list[i].Width == 0 {
 			return nil
 		}
@@ -284,7 +290,10 @@ func (x *graphOf) features(ctx context.Context, n *nodeType, node *source.NodeTy
 // label adds the labels: numbers of classes, of which a missing one is -1, or names of classes, which are numbered as
 // they appear.
 func (x *graphOf) label(ctx context.Context, n *nodeType, node *source.NodeType, used map[int]bool) error {
-	at := n.table.has("label", "labels", "y")
+	at := n.table.usual("label", "labels", "y")
+	if at >= 0 && n.table.wide && !isClasses(&n.table.list[at]) {
+		at = -1 // a column of another kind that is called so
+	}
 	if x.r.Label != "" && n.spec.Label == "" {
 		at = n.table.has(x.r.Label)
 	}
@@ -340,6 +349,9 @@ func (x *graphOf) label(ctx context.Context, n *nodeType, node *source.NodeType,
 	return err
 }
 
+// isClasses reports whether a column may be labels without being asked for: whole numbers.
+func isClasses(f *columnar.Field) bool { return !f.Text && !f.DType.IsFloat() && f.Unit == "" }
+
 func labels(f *columnar.Field, v *columnar.Vector, names *source.Names, to []int64) (_ []int64, err error) {
 	if !f.Text {
 		if to, err = columnar.Ints(f, v.Data, to); err != nil {
@@ -371,6 +383,9 @@ var splitNames = map[string]string{"train": "train", "training": "train", "val":
 // split adds the splits: of a column of their names, or of masks.
 func (x *graphOf) split(ctx context.Context, n *nodeType, node *source.NodeType, used map[int]bool) error {
 	t, at := n.table, n.table.has("split")
+	if t.wide {
+		at = -1
+	}
 	if n.spec.Split != "" {
 		var err error
 		if at, err = t.column(n.spec.Split); err != nil {
@@ -397,8 +412,8 @@ func (x *graphOf) split(ctx context.Context, n *nodeType, node *source.NodeType,
 		return t.fail(n.spec.Split, errors.New("a split is named: train, val or test"))
 	default:
 		for _, name := range []string{"train", "val", "test"} {
-			mask := t.has(name+"_mask", "is_"+name)
-			for index := 0; mask >= 0; mask = t.has(fmt.Sprintf("%s_%d_mask", name, index)) {
+			mask := t.usual(name+"_mask", "is_"+name)
+			for index := 0; mask >= 0; mask = t.usual(fmt.Sprintf("%s_%d_mask", name, index)) {
 				if err := t.eachOfMask(ctx, mask, used, func(row int64) error {
 					return add(splitKey{name, index}, row)
 				}); err != nil {
@@ -521,7 +536,7 @@ func (x *graphOf) others(ctx context.Context, n *nodeType, node *source.NodeType
 		}
 		return nil
 	}
-	rest, err := x.rest(ctx, t, used)
+	rest, err := x.rest(ctx, t, used, t.wide)
 	for _, i := range rest {
 		if err == nil {
 			err = add(t.list[i].Name, i)
@@ -530,13 +545,13 @@ func (x *graphOf) others(ctx context.Context, n *nodeType, node *source.NodeType
 	return err
 }
 
-// rest returns the columns of numbers that are not used, and names the others in a note.
-func (x *graphOf) rest(ctx context.Context, t *table, used map[int]bool) (list []int, err error) {
+// rest returns the columns of numbers that are not used, with texts if they are wanted, and names the others in a note.
+func (x *graphOf) rest(ctx context.Context, t *table, used map[int]bool, texts bool) (list []int, err error) {
 	var left []string
 	for i, f := range t.list {
 		switch {
 		case used[i]:
-		case f.Bad == "" && (!f.Text || f.Unit != "") && f.Width > 0:
+		case f.Bad == "" && (!f.Text || f.Unit != "" || texts) && f.Width > 0:
 			list = append(list, i)
 		default:
 			if left = append(left, fmt.Sprintf("%s (%v)", f.Name, &f)); f.Doubt != nil {
@@ -544,7 +559,14 @@ func (x *graphOf) rest(ctx context.Context, t *table, used map[int]bool) (list [
 			}
 		}
 	}
-	if left != nil {
+	switch {
+	case left != nil && texts:
+		x.g.Tell(source.LeftOut, t.name, int64(len(left)),
+			"%s: not stored, since they are neither numbers nor texts: %s", t.name, source.Few(left))
+	case left != nil && t.wide:
+		x.g.Tell(source.LeftOut, t.name, int64(len(left)), "%s: not stored, since edges have numbers alone: %s", t.name,
+			source.Few(left))
+	case left != nil:
 		x.g.Tell(source.LeftOut, t.name, int64(len(left)),
 			"%s: not stored, since they are not numbers: %s; name them under \"columns\"", t.name,
 			source.Few(left))

@@ -298,6 +298,34 @@ func (p *File) Fields() []columnar.Field { return p.list }
 // Rows returns how many rows there are.
 func (p *File) Rows() int64 { return p.count }
 
+// Missing returns how many rows have no value in a column, as the file states; -1 where it does not.
+func (p *File) Missing(column int) (n int64, err error) {
+	if p.leaves[column].def == 0 {
+		return 0, nil
+	}
+	err = guard.Call(func() error {
+		r, err := p.open()
+		if err != nil {
+			return err
+		}
+		defer r.close()
+		for g := range r.NumRowGroups() {
+			c, err := r.RowGroup(g).MetaData().ColumnChunk(p.leaves[column].column)
+			if err != nil {
+				return err
+			}
+			s, err := c.Statistics()
+			if err != nil || s == nil || !s.HasNullCount() || s.NullCount() < 0 || s.NullCount() > p.count-n {
+				n = -1
+				return err
+			}
+			n += s.NullCount()
+		}
+		return nil
+	})
+	return n, err
+}
+
 // Scan yields the rows of some columns, in order, in batches that are valid until the next. It may be called again.
 func (p *File) Scan(ctx context.Context, want []int, yield func(*columnar.Batch) error) error {
 	return guard.Call(func() error {

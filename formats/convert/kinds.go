@@ -16,6 +16,7 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/foreign/bvgraph"
 	"github.com/khop-gnn/khop/formats/internal/foreign/dgl"
 	"github.com/khop-gnn/khop/formats/internal/foreign/edgelist"
+	"github.com/khop-gnn/khop/formats/internal/foreign/graphar"
 	"github.com/khop-gnn/khop/formats/internal/foreign/graphbolt"
 	"github.com/khop-gnn/khop/formats/internal/foreign/lsc"
 	"github.com/khop-gnn/khop/formats/internal/foreign/metis"
@@ -36,6 +37,7 @@ import (
 // readers are tried in order; the last takes any text.
 var readers = []source.Reader{
 	relbench.Reader,
+	graphar.Reader,
 	tables.Reader,
 	ogb.Reader,
 	lsc.Reader,

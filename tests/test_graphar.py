@@ -1,4 +1,4 @@
-"""khop convert holds of every graph of Apache's graphar-testing what pyarrow reads of its files, or says why it does not.
+"""khop convert holds of each graph of Apache's graphar-testing what pyarrow reads of its files, or says why not.
 
 KHOP_GRAPHAR  folder of the repository; the tests skip without it
 """
@@ -23,7 +23,7 @@ import oracle
 
 NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1, "d": 86400 * 10**9}
 ORDERS = ["ordered_by_dest", "ordered_by_source", "unordered_by_dest", "unordered_by_source"]
-REFUSED = {  # what is not converted as it lies there, and what is said of it
+REFUSED = {  # graphs that are not converted as they lie there, and a part of the error
     "ldbc/ldbc.graph.yml": "vertex_count: there is no such file",  # its data is not in the repository
     "ldbc/parquet/ldbc.graph.yml": "place/vertex_count: there is no such file",
     "ldbc_sample/json/LdbcSample.graph.yml": 'files of the type "json", and parquet and csv are read',
@@ -168,7 +168,8 @@ def same(got, unit, want):
 
 
 def convert(khop, source, target, *options):
-    p = subprocess.run([khop, "convert", source, target, "--force", *options], capture_output=True, text=True, timeout=60)
+    p = subprocess.run([khop, "convert", source, target, "--force", *options], capture_output=True, text=True,
+                       timeout=60)
     assert p.returncode in (0, 1), p.stderr
     return p.returncode, p.stderr
 

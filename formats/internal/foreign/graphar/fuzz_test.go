@@ -9,11 +9,12 @@ import (
 // FuzzRead fuzzes what says where data lies and how much there is: YAMLs, counts, offsets, and ends of edges.
 func FuzzRead(f *testing.F) {
 	files := small()
-	f.Add(shop, users, buys, files["vertex/user/vertex_count"], files[byItem+"edge_count0"], files[byItem+"offset/chunk0"],
-		files[byItem+"adj_list/part0/chunk0"])
+	f.Add(shop, users, buys, files["vertex/user/vertex_count"], files[byItem+"edge_count0"],
+		files[byItem+"offset/chunk0"], files[byItem+"adj_list/part0/chunk0"])
 	f.Add("prefix: .\nvertices: [item.vertex.yml]\nedges: [buys.edge.yml]\n", users, "src_type: item\ndst_type: item\n"+
-		"edge_type: e\nprefix: edge/buys\nchunk_size: 9\nsrc_chunk_size: 1\ndst_chunk_size: 1\nadj_lists:\n- {ordered: "+
-		"false, aligned_by: src, file_type: csv, prefix: to}\n", "", count(2), "_graphArOffset\n0\n", ends+"0,1\n1,1\n")
+		"edge_type: e\nprefix: edge/buys\nchunk_size: 9\nsrc_chunk_size: 1\ndst_chunk_size: 1\nadj_lists:\n"+
+		"- {ordered: false, aligned_by: src, file_type: csv, prefix: to}\n", "", count(2),
+		"_graphArOffset\n0\n", ends+"0,1\n1,1\n")
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, graph, vertex, edge, vertices, edges, offsets, ends string) {
 		files := small()

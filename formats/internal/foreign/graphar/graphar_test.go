@@ -30,7 +30,8 @@ const (
 	users = "type: user\nchunk_size: 2\nprefix: vertex/user/\nproperty_groups:\n" +
 		"- {file_type: csv, properties: [{name: id, data_type: int64, is_primary: true}]}\n" +
 		"- {file_type: csv, prefix: more/, properties: [{name: name, data_type: string}, " +
-		"{name: age, data_type: int32}, {name: born, data_type: date}, {name: vip, data_type: bool}]}\nversion: gar/v1\n"
+		"{name: age, data_type: int32}, {name: born, data_type: date}, {name: vip, data_type: bool}]}\n" +
+		"version: gar/v1\n"
 	items = "type: item\nchunk_size: 10\nproperty_groups:\n" +
 		"- {file_type: csv, properties: [{name: price, data_type: float}]}\n"
 	buys = "src_type: user\nedge_type: buys\ndst_type: item\nchunk_size: 2\nsrc_chunk_size: 2\ndst_chunk_size: 10\n" +
@@ -38,6 +39,7 @@ const (
 		"- {ordered: true, aligned_by: dst, file_type: csv, prefix: to/}\nproperty_groups:\n" +
 		"- {file_type: csv, properties: [{name: n, data_type: int64}]}\n" +
 		"- {file_type: csv, properties: [{name: at, data_type: timestamp}, {name: why, data_type: string}]}\n"
+	head           = "_graphArVertexIndex,name,age,born,vip\n"
 	ends           = "_graphArSrcIndex,_graphArDstIndex\n"
 	byItem, byUser = "edge/buys/to/", "edge/buys/ordered_by_source/"
 )
@@ -49,8 +51,8 @@ func small() map[string]string {
 		"vertex/user/vertex_count": count(3), "item/vertex_count": count(2),
 		"vertex/user/id/chunk0":   "_graphArVertexIndex,id\n0,70\n1,-50\n",
 		"vertex/user/id/chunk1":   "_graphArVertexIndex,id\n2,30\n",
-		"vertex/user/more/chunk0": "_graphArVertexIndex,name,age,born,vip\n0,007,41,2001-02-03,true\n1,bob,,1969-12-31,false\n",
-		"vertex/user/more/chunk1": "_graphArVertexIndex,name,age,born,vip\n2,\"c,d\",9,2001-02-04,false\n",
+		"vertex/user/more/chunk0": head + "0,007,41,2001-02-03,true\n1,bob,,1969-12-31,false\n",
+		"vertex/user/more/chunk1": head + "2,\"c,d\",9,2001-02-04,false\n",
 		"item/price/chunk0":       "_graphArVertexIndex,price\n0,1\n1,0.1\n",
 
 		byItem + "vertex_count": count(2), byItem + "edge_count0": count(4),
@@ -81,7 +83,8 @@ func small() map[string]string {
 const (
 	spelled = "3 user; id int64[]: [70,-50,30]; age float64[]: [41,NaN,9]; " +
 		"born int64[]us: [9.811584e+14,-8.64e+10,9.812448e+14]; vip uint8[]: [1,0,0]; " +
-		`name: ["007" "bob" "c,d"]; 2 item; price float32[]: [1,0.10000000149011612]; edge n int64[]; edge at int64[]us; `
+		`name: ["007" "bob" "c,d"]; 2 item; price float32[]: [1,0.10000000149011612]; ` +
+		"edge n int64[]; edge at int64[]us; "
 	toItem = "user:buys:item 0>0:5:9.783072005e+14 2>0:6:-9.223372036854776e+18 0>0:7:9.783072e+14 1>1:8:-1e+06"
 	ofUser = "user:buys:item 0>0:5:9.783072005e+14 0>0:7:9.783072e+14 1>1:8:-1e+06 2>0:6:-9.223372036854776e+18"
 )
@@ -91,7 +94,9 @@ const (
 func TestTheBestAdjacencyListIsRead(t *testing.T) {
 	for _, kind := range []struct{ drop, list string }{{"", toItem}, {byItem, ofUser}} {
 		files := small()
-		maps.DeleteFunc(files, func(name, _ string) bool { return kind.drop != "" && strings.HasPrefix(name, kind.drop) })
+		maps.DeleteFunc(files, func(name, _ string) bool {
+			return kind.drop != "" && strings.HasPrefix(name, kind.drop)
+		})
 		at := sourcetest.Folder(t, "shop", files)
 		expect.That(t, fmt.Sprint(Reader.Find(at.Tree)) == "[shop.graph.yml]", "%v", Reader.Find(at.Tree))
 		notes := []string{`"age" is float64: 1 number is missing, and NaN`,
@@ -123,79 +128,82 @@ func with(t *testing.T, changes ...string) map[string]string {
 	return files
 }
 
+// faults are what may be wrong with it, and where.
+var faults = []struct {
+	change     []string
+	in, column string
+	row        int64
+	says       string
+}{
+	{[]string{"shop.graph.yml", "gar/v1", "gar/v2"}, "shop.graph.yml", "", -1, `"gar/v2", and gar/v1 is read`},
+	{[]string{"shop.graph.yml", "gar/v1", "gar/v11"}, "shop.graph.yml", "", -1, `"gar/v11", and gar/v1 is read`},
+	{[]string{"user.vertex.yml", "gar/v1", "gar/v2"}, "user.vertex.yml", "", -1, `"gar/v2", and gar/v1 is read`},
+	{[]string{"shop.graph.yml", "edges: [buys.edge.yml]", "edges: []"}, "shop.graph.yml", "", -1,
+		"it names no vertices, or no edges"},
+	{[]string{"user.vertex.yml", "", "-"}, "user.vertex.yml", "", -1, "and NAME.graph.yml names it"},
+	{[]string{"user.vertex.yml", "chunk_size: 2", "chunk_size: 0"}, "user.vertex.yml", "", -1, "a chunk_size of 0"},
+	{[]string{"user.vertex.yml", "chunk_size: 2", "chunk_size: two"}, "user.vertex.yml", "", -1, "cannot unmarshal"},
+	{[]string{"user.vertex.yml", "name: age", "name: id"}, "user.vertex.yml", "", -1, `"id" is there twice`},
+	{[]string{"item.vertex.yml", "type: item", "type: user"}, "item.vertex.yml", "", -1, `"user" is there twice`},
+	{[]string{"shop.graph.yml", "[buys.edge.yml]", "[buys.edge.yml, buys.edge.yml]"}, "buys.edge.yml", "", -1,
+		"the edge type is there twice"},
+	{[]string{"buys.edge.yml", "dst_type: item", "dst_type: thing"}, "buys.edge.yml", "", -1,
+		`there is no vertex type "thing"; name its YAML under vertices`},
+	{[]string{"buys.edge.yml", "aligned_by: dst", "aligned_by: edge"}, "buys.edge.yml", "", -1, `aligned by "edge"`},
+	{[]string{"user.vertex.yml", "file_type: csv, prefix", "file_type: orc, prefix"}, "user.vertex.yml", "", -1,
+		`the property group "more/" is in files of the type "orc", and parquet and csv are read; write the graph by`},
+	{[]string{"item.vertex.yml", "csv", "json"}, "item.vertex.yml", "", -1, `"json", and parquet and csv are read`},
+	{[]string{"item.vertex.yml", "csv", "parquet"}, "item/price/chunk0", "", -1, "where a Parquet file is wanted"},
+	{[]string{"vertex/user/vertex_count", "", "-"}, "vertex/user/vertex_count", "", -1, "there is no such file"},
+	{[]string{"vertex/user/vertex_count", "", "3"}, "vertex/user/vertex_count", "", -1, "8 bytes, and this has 1"},
+	{[]string{"vertex/user/vertex_count", "", count(-1)}, "vertex/user/vertex_count", "", -1, "a count of -1"},
+	{[]string{"vertex/user/vertex_count", "", count(4)}, "vertex/user/id/chunk1", "", -1,
+		"the chunk has 1 row, and by vertex_count it has 2; write the chunk or its count again"},
+	{[]string{"vertex/user/vertex_count", "", count(5)}, "vertex/user/id/chunk2", "", -1, "there is no such file"},
+	{[]string{"vertex/user/vertex_count", "", count(2)}, "vertex/user/id/chunk1", "", -1,
+		"the chunk is beyond the 1 that vertex_count asks for"},
+	{[]string{"vertex/user/more/chunk1", "", "-"}, "vertex/user/more/chunk1", "", -1, "there is no such file"},
+	{[]string{"vertex/user/id/chunk1", "2,30", "1,30"}, "vertex/user/id/chunk1", "_graphArVertexIndex", 2,
+		"is 1, in row 2 of all; write the rows in the order"},
+	{[]string{"vertex/user/id/chunk1", "2,30", "2,x"}, "vertex/user/id/chunk1", "id", 2, `"x" is not a whole number`},
+	{[]string{"vertex/user/id/chunk1", "2,30", "2,"}, "vertex/user/id/chunk1", "id", 2, "where there must be one"},
+	{[]string{"vertex/user/more/chunk1", ",9,", ",3000000000,"}, "vertex/user/more/chunk1", "age", 2, "beyond int32"},
+	{[]string{"vertex/user/more/chunk1", ",false", ",yes"}, "vertex/user/more/chunk1", "vip", 2,
+		`"yes" is not true or false`},
+	{[]string{"vertex/user/more/chunk1", "2001-02-04", "12"}, "vertex/user/more/chunk1", "born", 2, "is no date"},
+	{[]string{"user.vertex.yml", "name: age", "name: years"}, "vertex/user/more/chunk0", "", -1,
+		`there is no column "years"; there are: "_graphArVertexIndex", "name", "age"`},
+	{[]string{byItem + "edge_count0", "", count(3), byItem + "offset/chunk0", "", "-"},
+		byItem + "adj_list/part0/chunk1", "", -1,
+		"the chunk has 2 rows, and by edge_count0 it has 1"},
+	{[]string{byItem + "edge_count0", "", count(5)}, byItem + "adj_list/part0/chunk2", "", -1, "no such file"},
+	{[]string{byItem + "edge_count0", "", count(2)}, byItem + "adj_list/part0/chunk1", "", -1, "beyond the 1 that"},
+	{[]string{byItem + "edge_count0", "", "-"}, byItem + "edge_count0", "", -1, "there is no such file"},
+	{[]string{byItem + "edge_count1", "", count(0)}, byItem + "edge_count1", "", -1, "the part is beyond the 1 that"},
+	{[]string{byItem + "vertex_count", "", count(3)}, byItem + "vertex_count", "", -1,
+		`there are 3 vertices, and "item" has 2; write the count again`},
+	{[]string{byItem + "n/part0/chunk1", "8\n", ""}, byItem + "n/part0/chunk1", "", -1, "1 row, and by edge_count0"},
+	{[]string{byItem + "n/part0/chunk1", "8", "x"}, byItem + "n/part0/chunk1", "n", 3, `"x" is not a whole number`},
+	{[]string{byItem + "at_why/part0/chunk1", "1969-12-31 23", "1969"}, byItem + "at_why/part0/chunk1", "at", 3,
+		"is no date"},
+	{[]string{byItem + "adj_list/part0/chunk1", "1,1", "3,1"}, byItem + "adj_list/part0/chunk1", srcIndex, 3,
+		`3 is not a node of "user", of which there are 3`},
+	{[]string{byItem + "adj_list/part0/chunk1", "1,1", "1,-1"}, byItem + "adj_list/part0/chunk1", dstIndex, 3,
+		`-1 is not a node of "item"`},
+	{[]string{byItem + "adj_list/part0/chunk1", "1,1", ",1"}, byItem + "adj_list/part0/chunk1", srcIndex, 3,
+		"the id is missing"},
+	{[]string{byItem + "offset/chunk0", "0\n", "1\n"}, byItem + "offset/chunk0", offsets, -1,
+		"offset 0 of the part is 1"},
+	{[]string{byItem + "offset/chunk0", "3\n", "5\n"}, byItem + "offset/chunk0", offsets, -1, "of 4 edges"},
+	{[]string{byItem + "offset/chunk0", "4\n", "2\n"}, byItem + "offset/chunk0", offsets, -1, "is 2, behind 3"},
+	{[]string{byItem + "offset/chunk0", "4\n", "3\n"}, byItem + "offset/chunk0", offsets, -1,
+		"there are 3 offsets up to 3, for 2 vertices and 4 edges; write the adjacency list again"},
+	{[]string{byItem + "offset/chunk0", "3\n4\n", "4\n"}, byItem + "offset/chunk0", offsets, -1, "there are 2 offsets"},
+}
+
 // A fault is an error that names the file, the column and row if there is one, and what to do.
 func TestWhatIsWrongWithAGraphIsNamed(t *testing.T) {
-	for _, c := range []struct {
-		change     []string
-		in, column string
-		row        int64
-		says       string
-	}{
-		{[]string{"shop.graph.yml", "gar/v1", "gar/v2"}, "shop.graph.yml", "", -1, `"gar/v2", and gar/v1 is read`},
-		{[]string{"shop.graph.yml", "gar/v1", "gar/v11"}, "shop.graph.yml", "", -1, `"gar/v11", and gar/v1 is read`},
-		{[]string{"user.vertex.yml", "gar/v1", "gar/v2"}, "user.vertex.yml", "", -1, `"gar/v2", and gar/v1 is read`},
-		{[]string{"shop.graph.yml", "edges: [buys.edge.yml]", "edges: []"}, "shop.graph.yml", "", -1,
-			"it names no vertices, or no edges"},
-		{[]string{"user.vertex.yml", "", "-"}, "user.vertex.yml", "", -1, "and NAME.graph.yml names it"},
-		{[]string{"user.vertex.yml", "chunk_size: 2", "chunk_size: 0"}, "user.vertex.yml", "", -1, "a chunk_size of 0"},
-		{[]string{"user.vertex.yml", "chunk_size: 2", "chunk_size: two"}, "user.vertex.yml", "", -1, "cannot unmarshal"},
-		{[]string{"user.vertex.yml", "name: age", "name: id"}, "user.vertex.yml", "", -1, `"id" is there twice`},
-		{[]string{"item.vertex.yml", "type: item", "type: user"}, "item.vertex.yml", "", -1, `"user" is there twice`},
-		{[]string{"shop.graph.yml", "[buys.edge.yml]", "[buys.edge.yml, buys.edge.yml]"}, "buys.edge.yml", "", -1,
-			"the edge type is there twice"},
-		{[]string{"buys.edge.yml", "dst_type: item", "dst_type: thing"}, "buys.edge.yml", "", -1,
-			`there is no vertex type "thing"; name its YAML under vertices`},
-		{[]string{"buys.edge.yml", "aligned_by: dst", "aligned_by: edge"}, "buys.edge.yml", "", -1, `aligned by "edge"`},
-		{[]string{"user.vertex.yml", "file_type: csv, prefix", "file_type: orc, prefix"}, "user.vertex.yml", "", -1,
-			`the property group "more/" is in files of the type "orc", and parquet and csv are read; write the graph by`},
-		{[]string{"item.vertex.yml", "csv", "json"}, "item.vertex.yml", "", -1, `"json", and parquet and csv are read`},
-		{[]string{"item.vertex.yml", "csv", "parquet"}, "item/price/chunk0", "", -1, "where a Parquet file is wanted"},
-		{[]string{"vertex/user/vertex_count", "", "-"}, "vertex/user/vertex_count", "", -1, "there is no such file"},
-		{[]string{"vertex/user/vertex_count", "", "3"}, "vertex/user/vertex_count", "", -1, "8 bytes, and this has 1"},
-		{[]string{"vertex/user/vertex_count", "", count(-1)}, "vertex/user/vertex_count", "", -1, "a count of -1"},
-		{[]string{"vertex/user/vertex_count", "", count(4)}, "vertex/user/id/chunk1", "", -1,
-			"the chunk has 1 row, and by vertex_count it has 2; write the chunk or its count again"},
-		{[]string{"vertex/user/vertex_count", "", count(5)}, "vertex/user/id/chunk2", "", -1, "there is no such file"},
-		{[]string{"vertex/user/vertex_count", "", count(2)}, "vertex/user/id/chunk1", "", -1,
-			"the chunk is beyond the 1 that vertex_count asks for"},
-		{[]string{"vertex/user/more/chunk1", "", "-"}, "vertex/user/more/chunk1", "", -1, "there is no such file"},
-		{[]string{"vertex/user/id/chunk1", "2,30", "1,30"}, "vertex/user/id/chunk1", "_graphArVertexIndex", 2,
-			"is 1, in row 2 of all; write the rows in the order"},
-		{[]string{"vertex/user/id/chunk1", "2,30", "2,x"}, "vertex/user/id/chunk1", "id", 2, `"x" is not a whole number`},
-		{[]string{"vertex/user/id/chunk1", "2,30", "2,"}, "vertex/user/id/chunk1", "id", 2, "where there must be one"},
-		{[]string{"vertex/user/more/chunk1", ",9,", ",3000000000,"}, "vertex/user/more/chunk1", "age", 2, "beyond int32"},
-		{[]string{"vertex/user/more/chunk1", ",false", ",yes"}, "vertex/user/more/chunk1", "vip", 2,
-			`"yes" is not true or false`},
-		{[]string{"vertex/user/more/chunk1", "2001-02-04", "12"}, "vertex/user/more/chunk1", "born", 2, "is no date"},
-		{[]string{"user.vertex.yml", "name: age", "name: years"}, "vertex/user/more/chunk0", "", -1,
-			`there is no column "years"; there are: "_graphArVertexIndex", "name", "age"`},
-		{[]string{byItem + "edge_count0", "", count(3), byItem + "offset/chunk0", "", "-"},
-			byItem + "adj_list/part0/chunk1", "", -1,
-			"the chunk has 2 rows, and by edge_count0 it has 1"},
-		{[]string{byItem + "edge_count0", "", count(5)}, byItem + "adj_list/part0/chunk2", "", -1, "no such file"},
-		{[]string{byItem + "edge_count0", "", count(2)}, byItem + "adj_list/part0/chunk1", "", -1, "beyond the 1 that"},
-		{[]string{byItem + "edge_count0", "", "-"}, byItem + "edge_count0", "", -1, "there is no such file"},
-		{[]string{byItem + "edge_count1", "", count(0)}, byItem + "edge_count1", "", -1, "the part is beyond the 1 that"},
-		{[]string{byItem + "vertex_count", "", count(3)}, byItem + "vertex_count", "", -1,
-			`there are 3 vertices, and "item" has 2; write the count again`},
-		{[]string{byItem + "n/part0/chunk1", "8\n", ""}, byItem + "n/part0/chunk1", "", -1, "1 row, and by edge_count0"},
-		{[]string{byItem + "n/part0/chunk1", "8", "x"}, byItem + "n/part0/chunk1", "n", 3, `"x" is not a whole number`},
-		{[]string{byItem + "at_why/part0/chunk1", "1969-12-31 23", "1969"}, byItem + "at_why/part0/chunk1", "at", 3,
-			"is no date"},
-		{[]string{byItem + "adj_list/part0/chunk1", "1,1", "3,1"}, byItem + "adj_list/part0/chunk1", srcIndex, 3,
-			`3 is not a node of "user", of which there are 3`},
-		{[]string{byItem + "adj_list/part0/chunk1", "1,1", "1,-1"}, byItem + "adj_list/part0/chunk1", dstIndex, 3,
-			`-1 is not a node of "item"`},
-		{[]string{byItem + "adj_list/part0/chunk1", "1,1", ",1"}, byItem + "adj_list/part0/chunk1", srcIndex, 3,
-			"the id is missing"},
-		{[]string{byItem + "offset/chunk0", "0\n", "1\n"}, byItem + "offset/chunk0", offsets, -1,
-			"offset 0 of the part is 1"},
-		{[]string{byItem + "offset/chunk0", "3\n", "5\n"}, byItem + "offset/chunk0", offsets, -1, "of 4 edges"},
-		{[]string{byItem + "offset/chunk0", "4\n", "2\n"}, byItem + "offset/chunk0", offsets, -1, "is 2, behind 3"},
-		{[]string{byItem + "offset/chunk0", "4\n", "3\n"}, byItem + "offset/chunk0", offsets, -1,
-			"there are 3 offsets up to 3, for 2 vertices and 4 edges; write the adjacency list again"},
-		{[]string{byItem + "offset/chunk0", "3\n4\n", "4\n"}, byItem + "offset/chunk0", offsets, -1, "there are 2 offsets"},
-	} {
+	for _, c := range faults {
 		at := sourcetest.Folder(t, "shop", with(t, c.change...))
 		g, err := Reader.Read(context.Background(), at.In("shop.graph.yml"), &source.Request{})
 		if err == nil {
@@ -238,7 +246,7 @@ func TestWhatAGraphLosesIsSaid(t *testing.T) {
 			`shop.graph.yml: fields that are not known are left out: "colour"`},
 		{[]string{"user.vertex.yml", "is_primary: true", "is_primary: true, unit: m"},
 			`user.vertex.yml: fields that are not known are left out: "unit"`},
-		{[]string{"shop.graph.yml", "name: shop", "name: shop\nprefix: s3://bucket/shop"}, `files are looked for beside`},
+		{[]string{"shop.graph.yml", "name: shop", "name: shop\nprefix: s3://bucket/shop"}, "are looked for beside"},
 		{[]string{"shop.graph.yml", "name: shop", "name: shop\nprefix: /tmp/shop/"}, `files are looked for beside`},
 		{[]string{"user.vertex.yml", "data_type: bool", "data_type: colour"},
 			`"vip" is left out: it is of the type "colour", which is not known`},
@@ -248,7 +256,7 @@ func TestWhatAGraphLosesIsSaid(t *testing.T) {
 		{[]string{"user.vertex.yml", "data_type: string", "data_type: string, cardinality: list"},
 			"neither numbers nor texts: name (lists in CSV"},
 		{[]string{"buys.edge.yml", "directed: true\n", ""}, `nothing says whether the edges "buys" are directed`},
-		{[]string{"buys.edge.yml", "directed: true", "directed: false"}, `the edges "buys" are undirected, and stored as`},
+		{[]string{"buys.edge.yml", "directed: true", "directed: false"}, `"buys" are undirected, and stored as`},
 		{[]string{byItem + "offset/chunk0", "", "-"}, "the offsets of 1 part are not there, and not needed"},
 	} {
 		at := sourcetest.Folder(t, "shop", with(t, c.change...))
@@ -266,7 +274,8 @@ func TestOlderNamesAreRead(t *testing.T) {
 	list, groups, _ := strings.Cut(files["buys.edge.yml"], "property_groups:\n")
 	files["buys.edge.yml"] = strings.Replace(list, "prefix: to/}", "prefix: to/, property_groups: ["+
 		strings.ReplaceAll(strings.ReplaceAll(strings.TrimSpace(groups), "- ", ""), "\n", ", ")+"]}", 1)
-	sourcetest.Reads(t, Reader, sourcetest.Folder(t, "shop", files).In("shop.graph.yml"), source.Request{}, spelled+toItem)
+	at := sourcetest.Folder(t, "shop", files)
+	sourcetest.Reads(t, Reader, at.In("shop.graph.yml"), source.Request{}, spelled+toItem)
 }
 
 // An edge goes both ways if all types of edges are undirected, and between vertices of one type.
@@ -288,6 +297,7 @@ func parquet(t *testing.T, fields []parquetrows.Field, rows ...[]byte) string {
 
 // Labels are columns of truths, lists of numbers are rows, and a type without rows or edges needs no files.
 func TestLabelsListsAndTypesWithoutRows(t *testing.T) {
+	const nine = "chunk_size: 9\nsrc_chunk_size: 4\ndst_chunk_size: 4\n"
 	vector := graph.Column{Name: "feature", DType: unified.Float32, Shape: []int64{2}}
 	at := sourcetest.Folder(t, "g", map[string]string{
 		"g.graph.yml": "vertices: [a.yml, b.yml]\nedges: [e.yml, f.yml]\nversion: gar/v1 (mine)\n",
@@ -295,9 +305,9 @@ func TestLabelsListsAndTypesWithoutRows(t *testing.T) {
 			"- {file_type: parquet, properties: [{name: feature, data_type: list<float>}]}\n",
 		"b.yml": "type: b\nchunk_size: 4\nproperty_groups:\n" +
 			"- {file_type: parquet, properties: [{name: x, data_type: double}, {name: l, data_type: list<int64>}]}\n",
-		"e.yml": "src_type: a\nedge_type: e\ndst_type: a\nchunk_size: 9\nsrc_chunk_size: 4\ndst_chunk_size: 4\ndirected: true\n" +
+		"e.yml": "src_type: a\nedge_type: e\ndst_type: a\ndirected: true\n" + nine +
 			"adj_lists: [{ordered: false, aligned_by: dst, file_type: parquet}]\n",
-		"f.yml": "src_type: b\nedge_type: f\ndst_type: b\nchunk_size: 9\nsrc_chunk_size: 4\ndst_chunk_size: 4\ndirected: true\n" +
+		"f.yml": "src_type: b\nedge_type: f\ndst_type: b\ndirected: true\n" + nine +
 			"adj_lists: [{ordered: true, aligned_by: src, file_type: parquet}]\n" +
 			"property_groups: [{file_type: parquet, properties: [{name: w, data_type: float}]}]\n",
 		"a/vertex_count": count(2), "b/vertex_count": count(0),
@@ -308,11 +318,13 @@ func TestLabelsListsAndTypesWithoutRows(t *testing.T) {
 			{Column: graph.Column{Name: "blue", DType: unified.Uint8}, Mask: true}}, []byte{1, 0}, []byte{1, 1}),
 		"a_e_a/unordered_by_dest/edge_count0": count(1),
 		"a_e_a/unordered_by_dest/adj_list/part0/chunk0": parquet(t, []parquetrows.Field{parquetrows.Number(srcIndex),
-			parquetrows.Number(dstIndex)}, unified.FromSlice([]int64{1}).Bytes(), unified.FromSlice([]int64{0}).Bytes()),
+			parquetrows.Number(dstIndex)}, unified.FromSlice([]int64{1}).Bytes(),
+			unified.FromSlice([]int64{0}).Bytes()),
 		"b_f_b/ordered_by_source/vertex_count": count(0),
 	})
 	sourcetest.Reads(t, Reader, at.In("g.graph.yml"), source.Request{}, "2 a; feature float32[2]: [1,2,3,4]; "+
-		"red uint8[]: [1,0]; blue uint8[]: [1,1]; 0 b; x float64[]: []; edge w float32[]; a:e:a 1>0:NaN; b:f:b", "l (lists")
+		"red uint8[]: [1,0]; blue uint8[]: [1,1]; 0 b; x float64[]: []; edge w float32[]; a:e:a 1>0:NaN; b:f:b",
+		"l (lists")
 }
 
 // A count of vertices without properties is bounded by the edges.
@@ -351,8 +363,9 @@ func TestTablesSideBySideAreReadInStep(t *testing.T) {
 			"dst_chunk_size: 40000\nadj_lists: [{ordered: false, aligned_by: src, file_type: csv}]\nproperty_groups: " +
 			"[{file_type: csv, properties: [{name: weight, data_type: double}]}]\n",
 		"e_/unordered_by_source/edge_count0": count(rows)}
+	const list = "e_/unordered_by_source/"
 	for folder, text := range map[string]string{"v/i": ids.String(), "v/m": names.String(),
-		"e_/unordered_by_source/adj_list/part0": pairs.String(), "e_/unordered_by_source/weight/part0": weights.String()} {
+		list + "adj_list/part0": pairs.String(), list + "weight/part0": weights.String()} {
 		for i, chunk := range strings.Split(text, "#")[1:] {
 			files[path.Join(folder, fmt.Sprint("chunk", i))] = chunk
 		}

@@ -166,6 +166,9 @@ func (j *job) masks(t int) (list []mask, err error) {
 			}
 			m := mask{splitName(s.Name, s.Index, "_mask"), make([]byte, n)}
 			list = append(list, m)
+			if set.IDs.Valid() && j.mask(set) == nil {
+				j.note("the order of %q is lost: it is a mask", splitName(s.Name, s.Index, ""))
+			}
 			at, err := j.idsOf(set)
 			if err != nil {
 				return list, err
@@ -188,47 +191,79 @@ func (j *job) edgeTable(w io.Writer, t int) error {
 		col, _ := j.g.EdgeColumn(c.Name)
 		fields, from = append(fields, parquetrows.Field{Column: c}), append(from, col)
 	}
+	e := j.s.Edges[t]
+	return j.gathered(w, fields, e.Count, func(r *rows) error {
+		return j.eachEdge(t, from, func(at, v int64) error {
+			r.number(0, j.ids(at)-j.g.Offset(e.Src))
+			r.number(1, v-j.g.Offset(e.Dst))
+			for i, col := range from {
+				r.copy(i+2, col, at)
+			}
+			return r.next()
+		})
+	})
+}
+
+// rows gathers rows for a table, and writes many at a time.
+type rows struct {
+	out   *parquetrows.Table
+	width []int64 // bytes of a row of each column
+	data  [][]byte
+	n     int64
+}
+
+// gathered writes a table of most rows, which fill gives one by one.
+func (j *job) gathered(w io.Writer, fields []parquetrows.Field, most int64, fill func(*rows) error) error {
 	out, err := newTable(w, fields)
 	if err != nil {
 		return err
 	}
-	data, n, e := make([][]byte, len(fields)), int64(0), j.s.Edges[t]
-	rows, held := min(out.Rows, e.Count), int64(0)
+	r, held := &rows{out: out, data: make([][]byte, len(fields))}, int64(0)
 	for i := range fields {
-		held += rows * fields[i].RowBytes()
+		r.width = append(r.width, fields[i].RowBytes())
+		held += min(out.Rows, most) * r.width[i]
 	}
 	if err := j.opt.Memory.Take(pinned.Scratch, held); err != nil {
 		return err
 	}
 	defer j.opt.Memory.Give(pinned.Scratch, held)
-	for i := range data {
-		data[i] = make([]byte, 0, rows*fields[i].RowBytes())
+	for i := range r.data {
+		r.data[i] = make([]byte, 0, min(out.Rows, most)*r.width[i])
 	}
-	flush := func() error {
-		err := out.Put(data)
-		for i := range data {
-			data[i] = data[i][:0]
-		}
-		n = 0
+	if err := fill(r); err != nil {
 		return err
 	}
-	if err := j.eachEdge(t, from, func(at, v int64) error {
-		data[0] = binary.LittleEndian.AppendUint64(data[0], uint64(j.ids(at)-j.g.Offset(e.Src)))
-		data[1] = binary.LittleEndian.AppendUint64(data[1], uint64(v-j.g.Offset(e.Dst)))
-		for i, c := range j.s.EdgeColumns {
-			data[i+2] = append(data[i+2], from[i].Bytes()[at*c.RowBytes():(at+1)*c.RowBytes()]...)
-		}
-		if n++; n < out.Rows {
-			return nil
-		}
-		return flush()
-	}); err != nil {
-		return err
-	}
-	if n > 0 {
-		if err := flush(); err != nil {
+	if r.n > 0 {
+		if err := r.flush(); err != nil {
 			return err
 		}
 	}
 	return out.Close()
+}
+
+// number puts a whole number into the row.
+func (r *rows) number(column int, v int64) {
+	r.data[column] = binary.LittleEndian.AppendUint64(r.data[column], uint64(v))
+}
+
+// copy puts a row of an array into the row.
+func (r *rows) copy(column int, from unified.Tensor, at int64) {
+	r.data[column] = append(r.data[column], from.Bytes()[at*r.width[column]:][:r.width[column]]...)
+}
+
+// next ends the row.
+func (r *rows) next() error {
+	if r.n++; r.n < r.out.Rows {
+		return nil
+	}
+	return r.flush()
+}
+
+func (r *rows) flush() error {
+	err := r.out.Put(r.data)
+	for i := range r.data {
+		r.data[i] = r.data[i][:0]
+	}
+	r.n = 0
+	return err
 }

@@ -74,7 +74,7 @@ class Graph:
     def vertex(self, v):
         """The columns of a vertex type, and how many rows there are."""
         folder, n, columns = self.folder / v["prefix"], count(self.folder / v["prefix"] / "vertex_count"), {}
-        for g in v["property_groups"]:
+        for g in v.get("property_groups", []):
             parts = [table(folder / prefix(g) / f"chunk{i}", g["file_type"]) for i in range(-(-n // v["chunk_size"]))]
             for p in g["properties"]:
                 columns[p["name"]] = [x for t in parts for x in t.column(p["name"]).to_pylist()], p["data_type"], parts
@@ -273,3 +273,53 @@ def test_labels_and_lists_of_texts(khop, tmp_path):
         for name, (want, kind, _) in columns.items():
             assert same(*stored[name], want), f"{name}: {kind}"
     assert dataset.edges(0, ["src", "dst"]) == {(1, 1527): 1}
+
+
+ARROW = {"bool": pa.bool_(), "int32": pa.int32(), "int64": pa.int64(), "float": pa.float32(), "double": pa.float64(),
+         "string": pa.string()}
+
+
+def kept_as(field, kind):
+    """Whether a column of a file has the type that a YAML names."""
+    if kind.startswith("list<"):
+        return pa.types.is_list(field.type) and field.type.value_type == ARROW[kind[5:-1]]
+    return pa.types.is_timestamp(field.type) if kind == "timestamp" else field.type == ARROW[kind]
+
+
+def check_offsets(graph, e):
+    """Offsets say where the edges of each vertex begin, and edges are in their order."""
+    (l,), folder = e["adj_lists"], graph.folder / e["prefix"] / "ordered_by_dest"
+    n = count(folder / "vertex_count")
+    for k in range(-(-n // e["dst_chunk_size"])):
+        begin = table(folder / f"offset/chunk{k}", l["file_type"]).column("_graphArOffset").to_pylist()
+        chunks = [table(folder / f"adj_list/part{k}/chunk{c}", l["file_type"])
+                  for c in range(-(-count(folder / f"edge_count{k}") // e["chunk_size"]))]
+        dst = [v - k * e["dst_chunk_size"] for t in chunks for v in t.column("_graphArDstIndex").to_pylist()]
+        assert dst == [v for v in range(len(begin) - 1) for _ in range(begin[v + 1] - begin[v])]
+        assert len(begin) == min(e["dst_chunk_size"], n - k * e["dst_chunk_size"]) + 1
+
+
+def test_exports_are_graphs_of_graphar(khop, tmp_path):
+    """Of a dataset with texts, lists, times and two types of nodes, which pyarrow reads again."""
+    rng = np.random.default_rng(5)
+    users = {"name": [f"u{i}" for i in range(40)], "age": rng.integers(0, 99, 40), "x": list(rng.random((40, 3))),
+             "since": rng.integers(-999, 999, 40).astype("datetime64[D]")}
+    pq.write_table(pa.table(users), tmp_path / "user.parquet")
+    pq.write_table(pa.table({"src": [f"u{i}" for i in rng.integers(0, 40, 300)], "dst": rng.integers(0, 9, 300),
+                             "time": rng.integers(0, 99, 300).astype("datetime64[s]").astype("datetime64[ms]"),
+                             "weight": rng.random(300)}), tmp_path / "buys.parquet")
+    (tmp_path / "m.yaml").write_text("nodes:\n  user: {file: user.parquet, id: name}\n  item: {count: 9}\n"
+                                     "edges: {'user:buys:item': buys.parquet}\n")
+    assert convert(khop, tmp_path / "m.yaml", tmp_path / "d")[0] == 0
+    subprocess.run([khop, "export", tmp_path / "d", tmp_path / "g", "--to", "graphar"], check=True)
+    graph, dataset = Graph(tmp_path / "g/d.graph.yml"), Dataset(tmp_path / "d")
+    compare(graph, "ordered_by_dest", dataset)
+    for v in graph.vertices:
+        for name, (_, kind, parts) in graph.vertex(v)[1].items():
+            assert kept_as(parts[0].schema.field(name), kind), f"{name}: {parts[0].schema.field(name)}, {kind}"
+            assert parts[0].column("_graphArVertexIndex").to_pylist() == list(range(len(parts[0])))
+    for e in graph.edges:
+        check_offsets(graph, e)
+    assert convert(khop, tmp_path / "g", tmp_path / "again")[0] == 0
+    assert json.loads((tmp_path / "again/dataset.json").read_text())["id"] == json.loads(
+        (tmp_path / "d/dataset.json").read_text())["id"]

@@ -327,6 +327,23 @@ func TestLabelsListsAndTypesWithoutRows(t *testing.T) {
 		"l (lists")
 }
 
+// Properties keep their names: labels are whole numbers that are called "label", splits are masks, and other names that
+// have a part in other tables have none.
+func TestPropertiesHaveNoPartByOtherNames(t *testing.T) {
+	files := with(t, "user.vertex.yml", "", "type: user\nchunk_size: 9\nprefix: vertex/user/\nproperty_groups:\n"+
+		"- {file_type: csv, prefix: p, properties: [{name: label, data_type: int32}, {name: y, data_type: double}, "+
+		"{name: split, data_type: string}, {name: x, data_type: list<float>}, {name: train_mask, data_type: bool}, "+
+		"{name: time, data_type: int64}]}\n", "vertex/user/p/chunk0", "", "label,y,split,x,train_mask,time\n"+
+		"1,0.5,a,1 2,true,7\n0,-1,b,3 4,false,8\n2,0,,5 6,true,9\n", "buys.edge.yml", "{name: n,", "{name: timestamp,",
+		byItem+"n/part0/chunk0", "n", "timestamp", byItem+"n/part0/chunk1", "n", "timestamp", "buys.edge.yml",
+		"properties: [{name: timestamp", "prefix: n, properties: [{name: timestamp")
+	at := sourcetest.Folder(t, "shop", files)
+	sourcetest.Reads(t, Reader, at.In("shop.graph.yml"), source.Request{}, "3 user, 3 classes; "+
+		"label int64[]: [1,0,2]; y float64[]: [0.5,-1,0]; x float32[2]: [1,2,3,4,5,6]; time int64[]: [7,8,9]; split: [\"a\" \"b\" \"\"]; "+
+		"2 item; price float32[]: [1,0.10000000149011612]; edge timestamp int64[]; edge at int64[]us; "+toItem+
+		"; train 0 of user: [0 2]")
+}
+
 // A count of vertices without properties is bounded by the edges.
 func TestVerticesWithoutPropertiesAreBounded(t *testing.T) {
 	files := with(t, "item.vertex.yml", "", "type: item\nchunk_size: 1125899906842624\n", "item/vertex_count", "",

@@ -86,6 +86,7 @@ func (x *graphOf) group(ctx context.Context, w *Wide, g *Group) (*table, error) 
 			for _, f := range p.Fields() {
 				gaps[f.Name] = gaps[f.Name] || f.Gaps || !g.CSV
 			}
+			t.leaveUneven(p)
 			if err := t.add(p); err != nil {
 				return nil, source.Error(at.Path(), "", -1, "the files of a table have the same columns", err)
 			}
@@ -108,6 +109,20 @@ func (x *graphOf) group(ctx context.Context, w *Wide, g *Group) (*table, error) 
 	}
 	g.readTimes(t)
 	return t, x.fillGaps(ctx, t, g, gaps)
+}
+
+// uneven is why lists are not stored.
+const uneven = "lists of several lengths"
+
+// leaveUneven leaves lists alone that are of another length in a file than in those before it.
+func (t *table) leaveUneven(p part) {
+	list := p.Fields()
+	for i := range min(len(list), len(t.list)) {
+		if a, b := &t.list[i], &list[i]; a.List && b.List && t.count > 0 && p.Rows() > 0 && (a.Width != b.Width ||
+			b.Bad == uneven) {
+			a.Bad, b.Width = uneven, a.Width
+		}
+	}
 }
 
 // readTimes has times of a CSV read as texts where they are texts in some of its files.
@@ -189,12 +204,36 @@ func (x *graphOf) fillGaps(ctx context.Context, t *table, g *Group, may map[stri
 		if f.Gaps = missing > 0 && !f.Text; f.Gaps {
 			x.g.Tell(source.Altered, f.Name, missing, "%s: %q is float64: %s missing, and NaN", t.name, f.Name,
 				source.Counted(missing, "number is", "numbers are"))
+			if err := x.tellRounded(ctx, t, at); err != nil {
+				return err
+			}
 		} else if missing > 0 {
 			x.g.Tell(source.Altered, f.Name, missing, "%s: %q: %s missing, and empty", t.name, f.Name,
 				source.Counted(missing, "text is", "texts are"))
 		}
 	}
 	return nil
+}
+
+// tellRounded notes whole numbers that float64 does not hold.
+func (x *graphOf) tellRounded(ctx context.Context, t *table, column int) error {
+	f, rounded := &t.list[column], int64(0)
+	if f.DType.Size() < 8 {
+		return nil
+	}
+	err := t.scan(ctx, []int{column}, func(b *columnar.Batch) error {
+		for data := b.Columns[0].Data; len(data) >= 8; data = data[8:] {
+			if v := f.DType.Integer(data); v > 1<<53 || v < -1<<53 {
+				rounded++
+			}
+		}
+		return nil
+	})
+	if rounded > 0 {
+		x.g.Tell(source.Altered, f.Name, rounded, "%s: %q: %s beyond 2^53, and may be rounded", t.name, f.Name,
+			source.Counted(rounded, "number is", "numbers are"))
+	}
+	return err
 }
 
 // missing counts the values that a column lacks. An empty cell of a CSV is a text.
@@ -246,8 +285,14 @@ func (g *Group) declare(p part) error {
 		switch f := &list[at]; {
 		case isText:
 			text.Declare(at, *d)
+		case f.Bad == "" && fits(d, f) && f.List && p.Rows() > 0:
+			if even, err := p.(*parquet.File).Even(at); err != nil {
+				return err
+			} else if !even {
+				f.Bad = uneven
+			}
 		case f.Bad == "" && !fits(d, f):
-			return columnar.InColumn(d.Name, -1, fmt.Errorf("is %s, where %s is wanted", kindOf(f), kindOf(d)))
+			return columnar.InColumn(d.Name, -1, fmt.Errorf("holds %s, and not %s", kindOf(f), kindOf(d)))
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -149,6 +150,31 @@ var faults = []struct {
 		"the edge type is there twice"},
 	{[]string{"buys.edge.yml", "dst_type: item", "dst_type: thing"}, "buys.edge.yml", "", -1,
 		`there is no vertex type "thing"; name its YAML under vertices`},
+	{[]string{"buys.edge.yml", "edge_type: buys\n", ""}, "buys.edge.yml", "", -1, "the edge type lacks src_type"},
+	{[]string{"buys.edge.yml", "src_type: user\n", ""}, "buys.edge.yml", "", -1, "the edge type lacks src_type"},
+	{[]string{"buys.edge.yml", "chunk_size: 2", "chunk_size: 0"}, "buys.edge.yml", "", -1,
+		"chunks of 0 edges, 2 and 10"},
+	{[]string{"buys.edge.yml", "dst_chunk_size: 10", "dst_chunk_size: 0"}, "buys.edge.yml", "", -1, "2 and 0 vertices"},
+	{[]string{"buys.edge.yml", "src_chunk_size: 2", "src_chunk_size: 1125899906842625"}, "buys.edge.yml", "", -1,
+		"chunks of 2 edges, 1125899906842625 and 10 vertices"},
+	{[]string{"buys.edge.yml", "src, file_type: csv", "src, file_type: orc", "buys.edge.yml", "dst, file_type: csv",
+		"dst, file_type: json"}, "buys.edge.yml", "", -1,
+		`its adjacency lists are in files of the type "orc", and parquet`},
+	{[]string{"buys.edge.yml", "adj_lists:", "lists:"}, "buys.edge.yml", "", -1, `are in files of the type "none"`},
+	{[]string{byUser + "edge_count0", "", "-", byUser + "vertex_count", "", "-", byItem + "edge_count0", "", "-",
+		byItem + "vertex_count", "", "-"}, byItem + "edge_count0", "", -1, "there is no such file; copy all"},
+	{[]string{"buys.edge.yml", "aligned_by: dst", "aligned_by: other", byItem + "edge_count0", "", "-"},
+		"buys.edge.yml",
+		"", -1, `an adjacency list is aligned by "other"`},
+	{[]string{"buys.edge.yml", "dst_chunk_size: 10", "dst_chunk_size: 1", byItem + "edge_count0", "", count(most),
+		byItem + "edge_count1", "", count(1)}, byItem + "edge_count1", "", -1,
+		"there are 1125899906842625 edges so far"},
+	{[]string{"user.vertex.yml", "chunk_size: 2", "chunk_size: 2\nlabels: [vip]", "vertex/user/labels/chunk0", "",
+		"PAR1"},
+		"user.vertex.yml", "", -1, `labels: the property "vip" is there twice`},
+	{[]string{"user.vertex.yml", "chunk_size: 2", "chunk_size: 2\nlabels: [a]", "vertex/user/labels/chunk0", "",
+		"PAR1"},
+		"vertex/user/labels/chunk1", "", -1, "there is no such file"},
 	{[]string{"buys.edge.yml", "aligned_by: dst", "aligned_by: edge"}, "buys.edge.yml", "", -1, `aligned by "edge"`},
 	{[]string{"user.vertex.yml", "file_type: csv, prefix", "file_type: orc, prefix"}, "user.vertex.yml", "", -1,
 		`the property group "more/" is in files of the type "orc", and parquet and csv are read; write the graph by`},
@@ -238,31 +264,44 @@ func readAll(g *source.Graph) error {
 func TestWhatAGraphLosesIsSaid(t *testing.T) {
 	for _, c := range []struct {
 		change []string
+		lost   bool
 		says   string
 	}{
-		{[]string{"shop.graph.yml", "name: shop", "name: shop\nextra_info: [{key: a, value: b}]"},
+		{[]string{"shop.graph.yml", "name: shop", "name: shop\nextra_info: [{key: a, value: b}]"}, true,
 			`"extra_info" is not stored`},
-		{[]string{"shop.graph.yml", "name: shop", "name: shop\ncolour: red"},
+		{[]string{"shop.graph.yml", "name: shop", "name: shop\ncolour: red"}, true,
 			`shop.graph.yml: fields that are not known are left out: "colour"`},
-		{[]string{"user.vertex.yml", "is_primary: true", "is_primary: true, unit: m"},
-			`user.vertex.yml: fields that are not known are left out: "unit"`},
-		{[]string{"shop.graph.yml", "name: shop", "name: shop\nprefix: s3://bucket/shop"}, "are looked for beside"},
-		{[]string{"shop.graph.yml", "name: shop", "name: shop\nprefix: /tmp/shop/"}, `files are looked for beside`},
-		{[]string{"user.vertex.yml", "data_type: bool", "data_type: colour"},
-			`"vip" is left out: it is of the type "colour", which is not known`},
-		{[]string{"user.vertex.yml", ", {name: vip, data_type: bool}", ""},
+		{[]string{"user.vertex.yml", "is_primary: true", "is_primary: true, unit: m, hue: 1", "user.vertex.yml",
+			"data_type: bool", "data_type: bool, unit: s"}, true,
+			`user.vertex.yml: fields that are not known are left out: "hue", "unit"`},
+		{[]string{"shop.graph.yml", "name: shop", "name: shop\nprefix: s3://bucket/shop"}, false,
+			"are looked for beside"},
+		{[]string{"shop.graph.yml", "name: shop", "name: shop\nprefix: /tmp/shop/"}, false,
+			`files are looked for beside`},
+		{[]string{"user.vertex.yml", "data_type: int32", "data_type: colour"}, true,
+			`"age" is left out: it is of the type "colour", which is not known`},
+		{[]string{"user.vertex.yml", ", {name: vip, data_type: bool}", ""}, true,
 			`user.vertex.yml: not stored, since it does not name them: "vip"`},
-		{[]string{"user.vertex.yml", "chunk_size: 2", "chunk_size: 2\nlabels: [a, b]"}, "its labels are left out"},
-		{[]string{"user.vertex.yml", "data_type: string", "data_type: string, cardinality: list"},
+		{[]string{"user.vertex.yml", "chunk_size: 2", "chunk_size: 2\nlabels: [a, b]"}, true,
+			"its labels are left out"},
+		{[]string{"user.vertex.yml", "data_type: string", "data_type: string, cardinality: list"}, true,
 			"neither numbers nor texts: name (lists in CSV"},
-		{[]string{"buys.edge.yml", "directed: true\n", ""}, `nothing says whether the edges "buys" are directed`},
-		{[]string{"buys.edge.yml", "directed: true", "directed: false"}, `"buys" are undirected, and stored as`},
-		{[]string{byItem + "offset/chunk0", "", "-"}, "the offsets of 1 part are not there, and not needed"},
+		{[]string{"buys.edge.yml", "directed: true\n", ""}, false,
+			`nothing says whether the edges "buys" are directed`},
+		{[]string{"buys.edge.yml", "directed: true", "directed: false"}, false, `"buys" are undirected, and stored as`},
+		{[]string{byItem + "offset/chunk0", "", "-"}, false, "the offsets of 1 part are not there, and not needed"},
 	} {
 		at := sourcetest.Folder(t, "shop", with(t, c.change...))
 		g := expect.Must(Reader.Read(context.Background(), at.In("shop.graph.yml"), &source.Request{}))(t)
 		said := source.Text(g.Notes)
 		expect.That(t, strings.Contains(said, c.says), "%q: %s", c.change, said)
+		lost := slices.IndexFunc(g.Notes, func(n source.Note) bool {
+			return strings.Contains(n.Text, c.says) && n.Change == source.LeftOut && n.Count > 0
+		})
+		expect.That(t, (lost >= 0) == c.lost, "%q: %+v", c.change, g.Notes)
+		if strings.Contains(c.says, "colour") && strings.Contains(c.says, "age") {
+			expect.That(t, len(g.Nodes[0].Columns) == 3, "%d columns beside the unknown", len(g.Nodes[0].Columns))
+		}
 		expect.OK(t, readAll(g), g.Close())
 	}
 }
@@ -271,11 +310,42 @@ func TestWhatAGraphLosesIsSaid(t *testing.T) {
 func TestOlderNamesAreRead(t *testing.T) {
 	files := with(t, "user.vertex.yml", "type: user", "label: user", "buys.edge.yml", "src_type", "src_label",
 		"buys.edge.yml", "edge_type", "edge_label", "buys.edge.yml", "dst_type", "dst_label")
+	files["item.vertex.yml"] += "label: other\n" // new names go before old
 	list, groups, _ := strings.Cut(files["buys.edge.yml"], "property_groups:\n")
 	files["buys.edge.yml"] = strings.Replace(list, "prefix: to/}", "prefix: to/, property_groups: ["+
 		strings.ReplaceAll(strings.ReplaceAll(strings.TrimSpace(groups), "- ", ""), "\n", ", ")+"]}", 1)
 	at := sourcetest.Folder(t, "shop", files)
 	sourcetest.Reads(t, Reader, at.In("shop.graph.yml"), source.Request{}, spelled+toItem)
+}
+
+// New names of the ends of edges go before old ones.
+func TestNewNamesGoBeforeOld(t *testing.T) {
+	files := with(t, "buys.edge.yml", "directed: true", "directed: true\nsrc_label: a\nedge_label: b\ndst_label: c")
+	at := sourcetest.Folder(t, "shop", files)
+	sourcetest.Reads(t, Reader, at.In("shop.graph.yml"), source.Request{}, spelled+toItem)
+}
+
+// A graph is known by its YAML: one that is called so, or that somebody names and that has lists of vertices.
+func TestGraphsAreFoundByTheirYAML(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		folder     bool // found in a folder
+		single     bool // found if it is named
+	}{
+		{"a.graph.yml", shop, true, true}, {"a.graph.yaml", shop, true, true}, {"a.yml", shop, false, true},
+		{"a.yaml", shop, false, true}, {"a.json", shop, false, false}, {"a.graph.yml", "version: gar/v1\n", true, true},
+		{"a.graph.yml", "edges: [e]\n", true, true}, {"a.yml", "edges: [e]\n", false, false},
+		{"a.graph.yml", "name: x\n", false, false}, {"a.graph.yml", "vertices: 7\n", false, false},
+	} {
+		at := sourcetest.Folder(t, "g", map[string]string{c.name: c.text, "other.yml": "a: b\n"})
+		found := len(Reader.Find(at.Tree)) == 1
+		expect.That(t, found == c.folder, "%s of %q in a folder: %t", c.name, c.text, found)
+		single := expect.Must(source.OpenTree(filepath.Join(at.Path(), c.name), nil))(t)
+		found = len(Reader.Find(single)) == 1
+		expect.That(t, found == c.single, "%s of %q: %t", c.name, c.text, found)
+	}
+	at := sourcetest.Folder(t, "g", map[string]string{"x": "y"})
+	sourcetest.Refuses(t, Reader, at, "a folder", "there is no NAME.graph.yml; name the folder that has it")
 }
 
 // An edge goes both ways if all types of edges are undirected, and between vertices of one type.
@@ -304,7 +374,8 @@ func TestLabelsListsAndTypesWithoutRows(t *testing.T) {
 		"a.yml": "type: a\nchunk_size: 4\nlabels: [red, blue]\nproperty_groups:\n" +
 			"- {file_type: parquet, properties: [{name: feature, data_type: list<float>}]}\n",
 		"b.yml": "type: b\nchunk_size: 4\nproperty_groups:\n" +
-			"- {file_type: parquet, properties: [{name: x, data_type: double}, {name: l, data_type: list<int64>}]}\n",
+			"- {file_type: parquet, properties: [{name: x, data_type: double}, {name: l, data_type: list<int64>}, " +
+			"{name: many, data_type: list<string>}]}\n",
 		"e.yml": "src_type: a\nedge_type: e\ndst_type: a\ndirected: true\n" + nine +
 			"adj_lists: [{ordered: false, aligned_by: dst, file_type: parquet}]\n",
 		"f.yml": "src_type: b\nedge_type: f\ndst_type: b\ndirected: true\n" + nine +
@@ -324,7 +395,7 @@ func TestLabelsListsAndTypesWithoutRows(t *testing.T) {
 	})
 	sourcetest.Reads(t, Reader, at.In("g.graph.yml"), source.Request{}, "2 a; feature float32[2]: [1,2,3,4]; "+
 		"red uint8[]: [1,0]; blue uint8[]: [1,1]; 0 b; x float64[]: []; edge w float32[]; a:e:a 1>0:NaN; b:f:b",
-		"l (lists")
+		"l (lists, of which there are none), many (lists")
 }
 
 // Properties keep their names: labels are whole numbers that are called "label", splits are masks, and other names that
@@ -339,8 +410,9 @@ func TestPropertiesHaveNoPartByOtherNames(t *testing.T) {
 		"properties: [{name: timestamp", "prefix: n, properties: [{name: timestamp")
 	at := sourcetest.Folder(t, "shop", files)
 	sourcetest.Reads(t, Reader, at.In("shop.graph.yml"), source.Request{}, "3 user, 3 classes; "+
-		"label int64[]: [1,0,2]; y float64[]: [0.5,-1,0]; x float32[2]: [1,2,3,4,5,6]; time int64[]: [7,8,9]; split: [\"a\" \"b\" \"\"]; "+
-		"2 item; price float32[]: [1,0.10000000149011612]; edge timestamp int64[]; edge at int64[]us; "+toItem+
+		"label int64[]: [1,0,2]; y float64[]: [0.5,-1,0]; x float32[2]: [1,2,3,4,5,6]; time int64[]: [7,8,9]; "+
+		"split: [\"a\" \"b\" \"\"]; 2 item; price float32[]: [1,0.10000000149011612]; edge timestamp int64[]; "+
+		"edge at int64[]us; "+toItem+
 		"; train 0 of user: [0 2]")
 }
 

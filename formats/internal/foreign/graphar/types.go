@@ -28,8 +28,5 @@ func (p *property) field() (f columnar.Field, known bool) {
 	if list = list || p.Cardinality == "list" || p.Cardinality == "set"; list {
 		f.List, f.Width = true, 0
 	}
-	if f.List && f.Text {
-		f.Bad = columnar.TextLists
-	}
 	return f, known
 }

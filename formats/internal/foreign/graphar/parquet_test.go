@@ -17,14 +17,14 @@ import (
 // file states how many are missing or not.
 func TestPropertiesOfParquetAreStoredByTheirTypes(t *testing.T) {
 	at := expect.Must(source.OpenTree("testdata/typed", nil))(t).At("g.graph.yml")
-	sourcetest.Reads(t, Reader, at, source.Request{}, "3 v; yes float64[]: [1,NaN,0]; i int32[]: [1,2,3]; "+
+	sourcetest.Reads(t, Reader, at, source.Request{}, "3 v; yes float64[]: [NaN,NaN,0]; i int32[]: [1,2,3]; "+
 		"few float64[]: [NaN,1.152921504606847e+18,NaN]; narrow int32[]: [7,8,9]; f float32[]: [0.5,NaN,1.5]; "+
 		"d float64[]: [0.1,0.2,0.3]; day int64[]d: [11356,-9.223372036854776e+18,-1]; "+
 		"at int64[]us: [1,-9.223372036854776e+18,-1]; l float32[2]: [1,2,3,4,5,6]; "+
 		`s: ["a" "" "c"]; large: ["x" "y" "z"]; edge w float64[]; edge n float64[]; v:e:v 2>0:0.5:NaN 0>1:NaN:4`,
-		`"yes" is float64: 1 number is missing`, `"few" is float64: 2 numbers are missing`,
+		`"yes" is float64: 2 numbers are missing`, `"few" is float64: 2 numbers are missing`,
 		`"few": 1 number is beyond 2^53, and may be rounded`, `"s": 1 text is missing, and empty`,
-		`"n" is float64: 1 number is missing`, "words (lists of text), ragged (lists of several lengths)")
+		`"n" is float64: 1 number is missing`, "words (lists of text), uneven (lists of several lengths), ragged (lists of several lengths)")
 }
 
 // A file that has other types than the YAML is refused; one whose numbers the type holds is not.
@@ -76,6 +76,6 @@ func TestMissingValuesAreRefusedWhereNoneMayBe(t *testing.T) {
 	var e *formats.Error
 	err := readAll(g)
 	expect.That(t, errors.As(err, &e) && e.Path == filepath.Join(at.Path(), "v/all/chunk0") && e.Column == "yes" &&
-		e.Row == 1 && strings.Contains(err.Error(), "the number is missing, where there must be one"), "%v", err)
+		e.Row == 0 && strings.Contains(err.Error(), "the number is missing, where there must be one"), "%v", err)
 	expect.OK(t, g.Close())
 }

@@ -9,7 +9,7 @@ import struct
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-TYPES = {"yes": ("bool", pa.bool_(), [True, None, False]), "i": ("int32", pa.int32(), [1, 2, 3]),
+TYPES = {"yes": ("bool", pa.bool_(), [None, None, False]), "i": ("int32", pa.int32(), [1, 2, 3]),
          "few": ("int64", pa.int64(), [None, 1 << 60, None]), "narrow": ("int64", pa.int32(), [7, 8, 9]),
          "f": ("float", pa.float32(), [.5, None, 1.5]), "d": ("double", pa.float64(), [.1, .2, .3]),
          "s": ("string", pa.string(), ["a", None, "c"]), "large": ("string", pa.large_string(), ["x", "y", "z"]),
@@ -17,6 +17,7 @@ TYPES = {"yes": ("bool", pa.bool_(), [True, None, False]), "i": ("int32", pa.int
          "at": ("timestamp", pa.timestamp("us"), [1, None, -1]),
          "l": ("list<float>", pa.list_(pa.float32()), [[1, 2], [3, 4], [5, 6]]),
          "words": ("list<string>", pa.list_(pa.string()), [["a"], [], ["b", "c"]]),
+         "uneven": ("list<double>", pa.list_(pa.float64()), [[1, 2], [3], [4, 5]]),
          "ragged": ("list<int64>", pa.list_(pa.int64()), [[], [1], [2, 3]])}
 to = pathlib.Path("typed")
 

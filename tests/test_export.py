@@ -90,7 +90,7 @@ def test_graphbolt(khop, plain, tmp_path):
         assert np.array_equal(of, labels[seeds])
 
 
-@pytest.mark.parametrize("to", ["numpy", "npz", "parquet"])
+@pytest.mark.parametrize("to", ["numpy", "npz", "parquet", "graphar"])
 def test_several_splits_come_back(khop, to, tmp_path):
     rng = np.random.default_rng(2)
     np.savez(tmp_path / "g.npz", edges=rng.integers(0, 50, (300, 2)),

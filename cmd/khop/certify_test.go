@@ -23,6 +23,7 @@ var certifying = map[string][]string{
 	"export pyg":     {"export", "DATA", "OUT.pt", "--to", "pyg"},
 	"export npz":     {"export", "DATA", "OUT.npz", "--to", "npz"},
 	"export parquet": {"export", "DATA", "OUT", "--to", "parquet"},
+	"export graphar": {"export", "DATA", "OUT", "--to", "graphar"},
 	"export dgl":     {"export", "DATA", "OUT", "--to", "graphbolt"},
 	"embed":          {"embed", "DATA", "--checkpoint", "MODEL"},
 	"train":          {"train", "DATA", "--epochs", "1", "--hidden", "4", "--checkpoint", "OUT"},

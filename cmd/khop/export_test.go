@@ -39,7 +39,7 @@ func TestAnExportSaysThatRowsAreCoded(t *testing.T) {
 	x := textFile(t, "x.npy", string(expect.NPY([]float32{1, 2, 3, 4, 5, 6}, 3, 2)))
 	data := filepath.Join(t.TempDir(), "g.khop")
 	must(t, "convert", textFile(t, "edges.txt", "0 1\n2 1\n"), data, "--features", x, "--feature-dtype", "int4")
-	for _, to := range []string{"numpy", "npz", "pyg", "graphbolt", "parquet"} {
+	for _, to := range []string{"numpy", "npz", "pyg", "graphbolt", "parquet", "graphar"} {
 		r := object(t, "export", data, filepath.Join(t.TempDir(), "to"), "--to", to, "--json")
 		notes := fmt.Sprint(r["notes"])
 		expect.That(t, strings.Contains(notes, `"feature" of "node" is written as it is stored: bytes of the code `+

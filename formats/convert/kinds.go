@@ -16,6 +16,7 @@ import (
 	"github.com/khop-gnn/khop/formats/internal/foreign/bvgraph"
 	"github.com/khop-gnn/khop/formats/internal/foreign/dgl"
 	"github.com/khop-gnn/khop/formats/internal/foreign/edgelist"
+	"github.com/khop-gnn/khop/formats/internal/foreign/graphar"
 	"github.com/khop-gnn/khop/formats/internal/foreign/graphbolt"
 	"github.com/khop-gnn/khop/formats/internal/foreign/icebug"
 	"github.com/khop-gnn/khop/formats/internal/foreign/lsc"
@@ -38,6 +39,7 @@ import (
 var readers = []source.Reader{
 	relbench.Reader,
 	icebug.Reader,
+	graphar.Reader,
 	tables.Reader,
 	ogb.Reader,
 	lsc.Reader,

@@ -108,11 +108,7 @@ func TestDamagedTablesNeitherHangNorPanic(t *testing.T) {
 			put(t, dir, map[string]string{strings.ReplaceAll(name, "%s", ext): text})
 		}
 		put(t, dir, map[string][]byte{"edges." + ext: b})
-		hangs := time.AfterFunc(mutantWait, func() { panic(what + " hangs") }) // which shows where
-		defer hangs.Stop()
-		_, err := Run(context.Background(), filepath.Join(dir, strings.ReplaceAll(roles[role].source, "%s", ext)), dst,
-			Options{MemoryLimit: mutantLimit})
-		return err
+		return convertWatched(filepath.Join(dir, strings.ReplaceAll(roles[role].source, "%s", ext)), dst, "", what)
 	}
 	for role := range roles {
 		for kind, b := range whole {
@@ -123,19 +119,27 @@ func TestDamagedTablesNeitherHangNorPanic(t *testing.T) {
 	for i := range draws {
 		role, kind := r.IntN(len(roles)), r.IntN(len(whole))
 		what := fmt.Sprintf("draw %d of seed %d: role %d, %s", i, seed, role, names[kind])
-		err := try(role, kind, mutate(r, whole[kind]), what)
-		good[refusal(t, what, err)]++
+		good[outcome(t, try(role, kind, mutate(r, whole[kind]), what), what)]++
 	}
 	t.Logf("%d mutants of seed %d: %v", draws, seed, good)
 }
 
-// refusal says what became of a mutant. An error is of a file or of options, and none of the program.
-func refusal(t *testing.T, what string, err error) string {
+// convertWatched converts a source of a kind in little memory. One that hangs ends the test with a panic, which shows
+// where.
+func convertWatched(src, dst, kind, what string) error {
+	hangs := time.AfterFunc(mutantWait, func() { panic(what + " hangs") })
+	defer hangs.Stop()
+	_, err := Run(context.Background(), src, dst, Options{From: kind, MemoryLimit: mutantLimit})
+	return err
+}
+
+// outcome says what has become of a mutant, whose error must be one of its files.
+func outcome(t *testing.T, err error, what string) string {
 	t.Helper()
-	var within *formats.Error
 	if err == nil {
 		return "converted"
 	}
+	var within *formats.Error
 	expect.That(t, errors.As(err, &within) || errors.Is(err, ErrOptions), "%s: %v", what, err)
 	for _, word := range []string{"panic", "runtime error", "nil pointer", "internal error", "goroutine"} {
 		expect.That(t, !strings.Contains(err.Error(), word), "%s: %v", what, err)

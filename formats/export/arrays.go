@@ -77,9 +77,14 @@ func (x *source) verify(lo, hi int64, arrays ...unified.Tensor) error {
 // eachEdge calls yield for the edges of a type, with their position and destination (fused). What yield reads of
 // columns is verified.
 func (x *source) eachEdge(t int, columns []unified.Tensor, yield func(at, dst int64) error) error {
+	return x.edgesTo(x.g.Offset(x.s.Edges[t].Dst), x.g.Offset(x.s.Edges[t].Dst+1), 0, t, columns, yield)
+}
+
+// edgesTo is eachEdge for the edges to the nodes first to below last, from a position on.
+func (x *source) edgesTo(first, last, from int64, t int, columns []unified.Tensor,
+	yield func(at, dst int64) error) error {
 	indptr, edges, verified := x.g.Indptr(), x.g.NumEdges(), int64(0)
 	read := append([]unified.Tensor{x.g.Indices(), x.g.Types()}, columns...)
-	first, last := x.g.Offset(x.s.Edges[t].Dst), x.g.Offset(x.s.Edges[t].Dst+1)
 	for v := first; v < last; v++ {
 		if (v-first)%stretch == 0 {
 			if x.ctx.Err() != nil {
@@ -93,7 +98,7 @@ func (x *source) eachEdge(t int, columns []unified.Tensor, yield func(at, dst in
 			return fmt.Errorf("%s: %w: node %d: its edges are not among %d; %s", x.ds.Path(), formats.ErrCorrupt, v,
 				edges, x.ds.Remedy())
 		}
-		for e := indptr[v]; e < indptr[v+1]; e++ {
+		for e := max(indptr[v], from); e < indptr[v+1]; e++ {
 			if e >= verified {
 				verified = e + stretch
 				if err := x.verify(e, verified, read...); err != nil {

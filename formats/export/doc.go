@@ -3,8 +3,9 @@
 // # Basics
 //
 // Run writes all of a dataset: edges with their columns, columns and names of nodes, splits and links. Formats are
-// NumPy arrays in a folder, one archive of NumPy arrays by the names of PyG, a folder for GraphBolt, and Parquet
-// tables. Edges are in the order of the dataset, with own ids, so converting an export gives an equal dataset.
+// NumPy arrays in a folder, one archive of NumPy arrays by the names of PyG, a folder for GraphBolt, Parquet tables,
+// and GraphAr's chunks. Edges are in the order of the dataset, with own ids, so converting an export gives an equal
+// dataset.
 //
 // # Caveats
 //

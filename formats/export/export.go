@@ -26,6 +26,7 @@ var Formats = [][2]string{
 	{"pyg", "a file of torch.save, for from_dict of PyG's Data and HeteroData"},
 	{"graphbolt", "a folder for GraphBolt's OnDiskDataset"},
 	{"parquet", "a folder of Parquet tables, with graph.yaml for khop convert"},
+	{"graphar", "a folder in GraphAr's format, in Parquet, with edges by destination"},
 }
 
 // ErrFormat is returned for a format that is not one of Formats.
@@ -34,8 +35,9 @@ var ErrFormat = errors.New("no such format")
 // Options say how to export.
 type Options struct {
 	// To is one of Formats.
-	To       string `required:"true" value:"FORMAT" help:"Format to write: numpy, npz, pyg, graphbolt or parquet."`
-	Force    bool   `help:"Replace what an export has written there, and nothing else."`
+	To    string `required:"true" value:"FORMAT" help:"Format: numpy, npz, pyg, graphbolt, parquet or graphar."`
+	Force bool   `help:"Replace what an export has written there, and nothing else."`
+
 	Progress formats.Progress
 	// Memory counts the memory of tables for rows and splits; nil: it is not counted. Its pinned.ErrLimit is an error
 	// of Run.
@@ -58,7 +60,7 @@ const temporary = ".khop-export"
 // checksums; context.Cause(ctx); else errors of the system. After an error the target is as it was.
 func Run(ctx context.Context, ds *formats.Dataset, target string, opt Options) (res *Result, err error) {
 	write := map[string]func(*job) error{"numpy": numpy, "npz": npz, "pyg": pyg, "graphbolt": graphbolt,
-		"parquet": tables}[opt.To]
+		"parquet": tables, "graphar": graphar}[opt.To]
 	if write == nil {
 		return nil, option.Errorf(ErrFormat, opt, "To", " is %q: see Formats, or \"khop export --help\"", opt.To)
 	}

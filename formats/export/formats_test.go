@@ -15,6 +15,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	fromnumpy "github.com/khop-gnn/khop/formats/internal/foreign/arrays"
+	fromgraphar "github.com/khop-gnn/khop/formats/internal/foreign/graphar"
 	frombolt "github.com/khop-gnn/khop/formats/internal/foreign/graphbolt"
 	fromnpz "github.com/khop-gnn/khop/formats/internal/foreign/npz"
 	fromtables "github.com/khop-gnn/khop/formats/internal/foreign/tables"
@@ -168,9 +169,10 @@ func contents(t *testing.T, target, format string) string {
 		b, err := os.ReadFile(path)
 		name, digest := strings.TrimPrefix(path, target), sha256.Sum256(b)
 		switch {
-		case filepath.Ext(name) == ".parquet": // its bytes are those of a library
+		case filepath.Ext(name) == ".parquet" || strings.HasPrefix(filepath.Base(name), "chunk"):
+			// its bytes are those of a library
 			fmt.Fprintf(&s, "%s\n", name)
-		case slices.Contains([]string{".yaml", ".txt"}, filepath.Ext(name)) && len(b) < 3000:
+		case slices.Contains([]string{".yaml", ".yml", ".txt"}, filepath.Ext(name)) && len(b) < 3000:
 			id, _, _ := strings.Cut(string(b), "of the dataset")
 			fmt.Fprintf(&s, "%s: %s\n", name, strings.TrimSpace(id))
 		default:
@@ -179,7 +181,7 @@ func contents(t *testing.T, target, format string) string {
 		return err
 	}))
 	r := map[string]foreign.Reader{"numpy": fromnumpy.Reader, "npz": fromnpz.Reader, "graphbolt": frombolt.Reader,
-		"pyg": fromtorch.Reader, "parquet": fromtables.Reader}[format]
+		"pyg": fromtorch.Reader, "parquet": fromtables.Reader, "graphar": fromgraphar.Reader}[format]
 	tree := expect.Must(foreign.OpenTree(target, nil))(t)
 	for _, at := range r.Find(tree) {
 		g, err := r.Read(context.Background(), tree.At(at), &foreign.Request{})

@@ -2,7 +2,6 @@ package export
 
 import (
 	"context"
-	"encoding/binary"
 	"io"
 
 	"github.com/khop-gnn/khop/formats"
@@ -135,6 +134,9 @@ func (j *job) masks(t int) (list []mask, err error) {
 			}
 			m := mask{splitName(s.Name, s.Index, "_mask"), make([]byte, n)}
 			list = append(list, m)
+			if set.IDs.Valid() && j.mask(set) == nil {
+				j.note("the order of %q is lost: it is a mask", splitName(s.Name, s.Index, ""))
+			}
 			at, err := j.idsOf(set)
 			if err != nil {
 				return list, err
@@ -161,43 +163,16 @@ func (j *job) edges(out Sink, t int) error {
 	if err != nil {
 		return err
 	}
-	data, n, e := make([][]byte, len(columns)), int64(0), j.s.Edges[t]
-	rows, held := min(batch, e.Count), int64(0)
-	for i := range columns {
-		held += rows * columns[i].RowBytes()
-	}
-	if err := j.opt.Memory.Take(pinned.Scratch, held); err != nil {
-		return err
-	}
-	defer j.opt.Memory.Give(pinned.Scratch, held)
-	for i := range data {
-		data[i] = make([]byte, 0, rows*columns[i].RowBytes())
-	}
-	flush := func() error {
-		err := out.Put(data, 1)
-		for i := range data {
-			data[i] = data[i][:0]
-		}
-		n = 0
-		return err
-	}
-	if err := j.eachEdge(t, from, func(at, v int64) error {
-		data[0] = binary.LittleEndian.AppendUint64(data[0], uint64(j.ids(at)-j.g.Offset(e.Src)))
-		data[1] = binary.LittleEndian.AppendUint64(data[1], uint64(v-j.g.Offset(e.Dst)))
-		for i, c := range j.s.EdgeColumns {
-			data[i+2] = append(data[i+2], from[i].Bytes()[at*c.RowBytes():(at+1)*c.RowBytes()]...)
-		}
-		if n++; n < batch {
-			return nil
-		}
-		return flush()
-	}); err != nil {
-		return err
-	}
-	if n > 0 {
-		if err := flush(); err != nil {
-			return err
-		}
-	}
-	return nil
+	e := j.s.Edges[t]
+	put := func(data [][]byte) error { return out.Put(data, 1) }
+	return j.gather(columns, batch, e.Count, put, func(r *rows) error {
+		return j.eachEdge(t, from, func(at, v int64) error {
+			r.number(0, j.ids(at)-j.g.Offset(e.Src))
+			r.number(1, v-j.g.Offset(e.Dst))
+			for i, col := range from {
+				r.copy(i+2, col, at)
+			}
+			return r.next()
+		})
+	})
 }

@@ -4,8 +4,11 @@ package parquetrows
 
 import (
 	"cmp"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/apache/arrow/go/v15/arrow/memory"
 	"github.com/apache/arrow/go/v15/parquet"
@@ -28,6 +31,13 @@ const WriterBytes = 24 << 20
 type Field struct {
 	graph.Column
 	Mask bool // of booleans
+	// Plain says that integers of 8 and 16 bits are those of 32, and unsigned ones of 64 bits signed.
+	Plain bool
+	// Times says that int64 of a unit are timestamps, of which those that are missing lack a value. Seconds become
+	// milliseconds.
+	Times bool
+	// Text says that each element is a text behind its length, as binary.AppendUvarint writes it.
+	Text bool
 }
 
 // Number is a column of whole numbers.
@@ -95,7 +105,11 @@ func init() { memory.DefaultAllocator = roomy{memory.DefaultAllocator} }
 // node describes a column: floating-point numbers of 16 bits are float32; a row of several numbers is a list.
 func (f *Field) node() (schema.Node, error) {
 	physical, logical := f.types()
-	n, err := schema.NewPrimitiveNodeLogical(f.Name, parquet.Repetitions.Required, logical, physical, -1, -1)
+	repetition := parquet.Repetitions.Required
+	if f.Times {
+		repetition = parquet.Repetitions.Optional
+	}
+	n, err := schema.NewPrimitiveNodeLogical(f.Name, repetition, logical, physical, -1, -1)
 	if err != nil || len(f.Shape) == 0 {
 		return n, err
 	}
@@ -103,19 +117,33 @@ func (f *Field) node() (schema.Node, error) {
 }
 
 func (f *Field) types() (parquet.Type, schema.LogicalType) {
-	whole := schema.NewIntLogicalType(int8(8*f.DType.Size()), f.DType.Kind() == unified.Signed)
+	whole := func() schema.LogicalType {
+		return schema.NewIntLogicalType(int8(8*f.DType.Size()), f.DType.Kind() == unified.Signed)
+	}
 	switch {
 	case f.Mask:
 		return parquet.Types.Boolean, schema.NoLogicalType{}
+	case f.Text:
+		return parquet.Types.ByteArray, schema.StringLogicalType{}
+	case f.Times:
+		return parquet.Types.Int64, schema.NewTimestampLogicalType(false, timeUnits[f.Unit])
+	case f.Plain && !f.DType.IsFloat() && f.DType.Size() < 8:
+		return parquet.Types.Int32, schema.NoLogicalType{}
+	case f.Plain && !f.DType.IsFloat():
+		return parquet.Types.Int64, schema.NoLogicalType{}
 	case !f.DType.IsFloat() && f.DType.Size() < 8:
-		return parquet.Types.Int32, whole
+		return parquet.Types.Int32, whole()
 	case !f.DType.IsFloat():
-		return parquet.Types.Int64, whole
+		return parquet.Types.Int64, whole()
 	case f.DType == unified.Float64:
 		return parquet.Types.Double, schema.NoLogicalType{}
 	}
 	return parquet.Types.Float, schema.NoLogicalType{}
 }
+
+// timeUnits are those of timestamps, by the units of columns: Parquet has no seconds.
+var timeUnits = map[string]schema.TimeUnitType{"s": schema.TimeUnitMillis, "ms": schema.TimeUnitMillis,
+	"us": schema.TimeUnitMicros, "ns": schema.TimeUnitNanos}
 
 // Put writes a batch: the elements of each column.
 func (t *Table) Put(columns [][]byte) error {
@@ -141,6 +169,9 @@ const piece = 1 << 16
 
 // write writes elements.
 func (f *Field) write(cw file.ColumnChunkWriter, data []byte) error {
+	if f.Text {
+		return f.writeTexts(cw, data)
+	}
 	size := f.DType.Size()
 	for from, n := int64(0), int64(len(data))/size; from < n; from += piece {
 		if err := f.writePiece(cw, data[from*size:min(from+piece, n)*size], from); err != nil {
@@ -164,13 +195,16 @@ func (f *Field) writePiece(cw file.ColumnChunkWriter, data []byte, first int64) 
 	}
 	var err error
 	switch w := cw.(type) {
+	case *file.Int64ColumnChunkWriter:
+		if f.Times {
+			return f.writeTimes(w, data)
+		}
+		_, err = w.WriteBatch(Each(n, func(i int64) int64 { return f.DType.Integer(data[8*i:]) }), def, rep)
 	case *file.BooleanColumnChunkWriter:
 		_, err = w.WriteBatch(Each(n, func(i int64) bool { return data[i] != 0 }), def, rep)
 	case *file.Int32ColumnChunkWriter:
 		size := f.DType.Size()
 		_, err = w.WriteBatch(Each(n, func(i int64) int32 { return int32(f.DType.Integer(data[i*size:])) }), def, rep)
-	case *file.Int64ColumnChunkWriter:
-		_, err = w.WriteBatch(Each(n, func(i int64) int64 { return f.DType.Integer(data[8*i:]) }), def, rep)
 	case *file.Float64ColumnChunkWriter:
 		_, err = w.WriteBatch(Each(n, func(i int64) float64 { return f.DType.Float(data[8*i:]) }), def, rep)
 	case *file.Float32ColumnChunkWriter:
@@ -181,6 +215,53 @@ func (f *Field) writePiece(cw file.ColumnChunkWriter, data []byte, first int64) 
 		err = fmt.Errorf("column %q: no writer of %v", f.Name, f.DType)
 	}
 	return err
+}
+
+// writeTimes writes times. Where one is missing there is no value.
+func (f *Field) writeTimes(w *file.Int64ColumnChunkWriter, data []byte) error {
+	var values []int64
+	var def []int16
+	for ; len(data) >= 8; data = data[8:] {
+		v := f.DType.Integer(data)
+		if v == noTime {
+			def = append(def, 0)
+			continue
+		}
+		if f.Unit == "s" {
+			if v > math.MaxInt64/1000 || v < math.MinInt64/1000 {
+				return fmt.Errorf("column %q: the time %d s is beyond int64 in milliseconds", f.Name, v)
+			}
+			v *= 1000
+		}
+		values, def = append(values, v), append(def, 1)
+	}
+	_, err := w.WriteBatch(values, def, nil)
+	return err
+}
+
+// noTime is a time that is missing.
+const noTime = math.MinInt64
+
+// writeTexts writes texts.
+func (f *Field) writeTexts(cw file.ColumnChunkWriter, data []byte) error {
+	w, ok := cw.(*file.ByteArrayColumnChunkWriter)
+	if !ok {
+		return fmt.Errorf("column %q: no writer of texts", f.Name)
+	}
+	for len(data) > 0 {
+		var values []parquet.ByteArray
+		for len(data) > 0 && len(values) < piece {
+			n, width := binary.Uvarint(data)
+			if width <= 0 || n > uint64(len(data)-width) {
+				return errors.New("a text is shorter than its length")
+			}
+			values, data = append(values, data[width:][:n]), data[width+int(n):]
+		}
+		if _, err := w.WriteBatch(values, nil, nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Each returns n values.

@@ -66,7 +66,9 @@ func OpenBrought(name string, b *Budget, brings Bringer) (*Tree, error) {
 	t := &Tree{Path: name, budget: b, heads: map[string][]byte{}, brings: brings}
 	if st.IsDir() {
 		t.dir = name
-		return t, t.walk()
+		err := t.walk()
+		slices.Sort(t.names) // a walk has "a/b" before "a-b"
+		return t, err
 	}
 	t.dir, t.single, t.names = filepath.Dir(name), true, []string{filepath.Base(name)}
 	head, err := Place{t, t.names[0]}.Head()
@@ -283,6 +285,30 @@ func (t *Tree) Has(name string) bool {
 	}
 	st, err := os.Stat(filepath.Join(t.dir, filepath.FromSlash(name)))
 	return err == nil && st.Mode().IsRegular()
+}
+
+// Within returns the names of the files that lie in a folder itself, sorted; of a folder beside a single file too.
+func (t *Tree) Within(folder string) (list []string) {
+	if t.single {
+		entries, _ := os.ReadDir(filepath.Join(t.dir, filepath.FromSlash(folder)))
+		for _, e := range entries {
+			if name := path.Join(folder, e.Name()); !strings.HasPrefix(e.Name(), ".") && t.Has(name) {
+				list = append(list, name)
+			}
+		}
+		return list
+	}
+	first, _ := slices.BinarySearch(t.names, folder+"/")
+	for _, name := range t.names[first:] {
+		inside, ok := strings.CutPrefix(name, folder+"/")
+		if !ok {
+			break
+		}
+		if !strings.Contains(inside, "/") {
+			list = append(list, name)
+		}
+	}
+	return list
 }
 
 // At returns a place in the tree.

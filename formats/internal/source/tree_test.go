@@ -150,3 +150,21 @@ func TestArchivesInAFolderAreFound(t *testing.T) {
 		expect.OK(t, x.Close())
 	}
 }
+
+// TestFilesAreFoundBesideFoldersOfLikeNames: "a-b" stands before "a/b" in order, and a walk has it behind.
+func TestFilesAreFoundBesideFoldersOfLikeNames(t *testing.T) {
+	dir := t.TempDir()
+	names := []string{"a-b/x", "a/b/y", "a/x", "a/y", "a.c"}
+	for _, name := range names {
+		expect.OK(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o700),
+			os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+	}
+	folder := expect.Must(OpenTree(dir, nil))(t)
+	for _, name := range names {
+		expect.That(t, folder.Has(name), "there is no %s in %v", name, folder.Files())
+	}
+	for _, tree := range []*Tree{folder, Local(filepath.Join(dir, "a.c")).Tree} {
+		got := tree.Within("a")
+		expect.That(t, slices.Equal(got, []string{"a/x", "a/y"}), "%v", got)
+	}
+}

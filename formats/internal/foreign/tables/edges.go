@@ -345,8 +345,8 @@ func (x *graphOf) columns(ctx context.Context, e *edgeType) error {
 			parts = append(parts, i)
 		}
 		i := t.has(c.usual...)
-		if parts == nil && s.Columns == nil && i >= 0 && !used[i] && (!t.list[i].Text || t.list[i].Unit != "") &&
-			!t.list[i].List {
+		if parts == nil && s.Columns == nil && s.Wide == nil && i >= 0 && !used[i] && !t.list[i].List &&
+			(!t.list[i].Text || t.list[i].Unit != "") {
 			parts = []int{i}
 		}
 		if parts != nil {

@@ -63,6 +63,8 @@ type NodeTable struct {
 	ByRow bool `yaml:"-"`
 	// Keys are columns with ids of nodes, each of which makes an edge type, from this type to the other.
 	Keys Keys `yaml:"keys"`
+	// Wide is the table in place of files; nil: it is not.
+	Wide *Wide `yaml:"-"`
 
 	Format `yaml:",inline"`
 }
@@ -94,6 +96,8 @@ type EdgeTable struct {
 	// Offsets, if set, are files with a column of whole numbers, ptr or the only one: where the edges of each source
 	// begin, and the end of the last (CSR). The table has no column of sources then, and its targets are rows.
 	Offsets Words `yaml:"-"`
+	// Wide is the table in place of files; nil: it is not.
+	Wide *Wide `yaml:"-"`
 
 	Format `yaml:",inline"`
 
@@ -286,7 +290,7 @@ func (m *Mapping) settle() error {
 		if part := strings.Split(e.Relation, ":"); len(part) == 3 && e.Source == "" && e.Target == "" {
 			e.Source, e.Relation, e.Target = part[0], part[1], part[2]
 		}
-		if len(e.Files) == 0 && e.nodes == nil {
+		if len(e.Files) == 0 && e.nodes == nil && e.Wide == nil {
 			return fmt.Errorf("edges %q have no file", e.Relation)
 		}
 		for _, end := range []*string{&e.Source, &e.Target} {

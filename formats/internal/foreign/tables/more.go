@@ -140,7 +140,7 @@ func (m *More) describe(x *graphOf, opened map[int]*table) error {
 		n.count, n.fixed = n.first, true
 		x.nodes = append(x.nodes, n)
 		if n.table != nil {
-			x.opened[fmt.Sprintf("%q", spec.rows())] = n.table
+			x.opened[spec.rows().key()] = n.table
 		}
 	}
 	return x.m.addKeys()

@@ -28,8 +28,10 @@ type graphOf struct {
 
 // table opens a table, once.
 func (x *graphOf) table(ctx context.Context, rows rows) (*table, error) {
-	key := fmt.Sprintf("%q", rows)
-	if t, ok := x.opened[key]; ok {
+	if rows.wide != nil {
+		return x.wide(ctx, rows.wide)
+	}
+	if t, ok := x.opened[rows.key()]; ok {
 		return t, nil
 	}
 	t, err := open(ctx, x.at, rows.files, rows.format, x.r)
@@ -37,7 +39,7 @@ func (x *graphOf) table(ctx context.Context, rows rows) (*table, error) {
 		err = t.limitTo(ctx, x.r, rows.until, rows.time)
 	}
 	if err == nil {
-		x.opened[key] = t
+		x.opened[rows.key()] = t
 	}
 	return t, err
 }
@@ -68,7 +70,7 @@ func (x *graphOf) openNodes(ctx context.Context) error {
 		if n.spec.Count > 0 {
 			n.count, n.fixed = n.spec.Count, true
 		}
-		if len(n.spec.Files) == 0 {
+		if len(n.spec.Files) == 0 && n.spec.Wide == nil {
 			continue
 		}
 		var err error
@@ -229,8 +231,11 @@ func (t *table) rows(b *columnar.Batch, name string, parts []int, dtype unified.
 	for k, p := range parts {
 		f, v := &t.list[p], &b.Columns[k]
 		if i := v.FirstNull(); i >= 0 && f.Packed() < unified.Float16 {
-			return nil, b.Fail(f.Name, columnar.AtRow(i, errors.New("the number is missing: fill it, or list the "+
-				"columns that are wanted under \"columns\"")))
+			missing := "the number is missing: fill it, or list the columns that are wanted under \"columns\""
+			if t.wide {
+				missing = "the number is missing, where there must be one: fill it"
+			}
+			return nil, b.Fail(f.Name, columnar.AtRow(i, errors.New(missing)))
 		}
 		data = append(data, f.PackedData(v))
 	}
@@ -259,7 +264,7 @@ func (x *graphOf) features(ctx context.Context, n *nodeType, node *source.NodeTy
 		used[i] = true
 	}
 	if parts == nil {
-		i := n.table.has("feature", "features", "feat", "x", "embedding")
+		i := n.table.usual("feature", "features", "feat", "x", "embedding")
 		if i < 0 || used[i] || !n.table.list[i].List || n.table.list[i].Width == 0 {
 			return nil
 		}
@@ -284,7 +289,10 @@ func (x *graphOf) features(ctx context.Context, n *nodeType, node *source.NodeTy
 // label adds the labels: numbers of classes, of which a missing one is -1, or names of classes, which are numbered as
 // they appear.
 func (x *graphOf) label(ctx context.Context, n *nodeType, node *source.NodeType, used map[int]bool) error {
-	at := n.table.has("label", "labels", "y")
+	at := n.table.usual("label", "labels", "y")
+	if at >= 0 && n.table.wide && !isClasses(&n.table.list[at]) {
+		at = -1 // a column of another kind that is called so
+	}
 	if x.r.Label != "" && n.spec.Label == "" {
 		at = n.table.has(x.r.Label)
 	}
@@ -340,6 +348,9 @@ func (x *graphOf) label(ctx context.Context, n *nodeType, node *source.NodeType,
 	return err
 }
 
+// isClasses reports whether a column may be labels without being asked for: whole numbers.
+func isClasses(f *columnar.Field) bool { return !f.Text && !f.DType.IsFloat() && f.Unit == "" }
+
 func labels(f *columnar.Field, v *columnar.Vector, names *source.Names, to []int64) (_ []int64, err error) {
 	if !f.Text {
 		if to, err = columnar.Ints(f, v.Data, to); err != nil {
@@ -371,7 +382,7 @@ var splitNames = map[string]string{"train": "train", "training": "train", "val":
 // split adds the splits: of a column of their names, or of masks.
 func (x *graphOf) split(ctx context.Context, n *nodeType, node *source.NodeType, used map[int]bool) error {
 	t, at := n.table, n.table.has("split")
-	if x.m.Whole { // nobody says that it is one
+	if x.m.Whole || t.wide { // nobody says that it is one
 		at = -1
 	}
 	if n.spec.Split != "" {
@@ -400,8 +411,8 @@ func (x *graphOf) split(ctx context.Context, n *nodeType, node *source.NodeType,
 		return t.fail(n.spec.Split, errors.New("a split is named: train, val or test"))
 	default:
 		for _, name := range []string{"train", "val", "test"} {
-			mask := t.has(name+"_mask", "is_"+name)
-			for index := 0; mask >= 0; mask = t.has(fmt.Sprintf("%s_%d_mask", name, index)) {
+			mask := t.usual(name+"_mask", "is_"+name)
+			for index := 0; mask >= 0; mask = t.usual(fmt.Sprintf("%s_%d_mask", name, index)) {
 				if err := t.eachOfMask(ctx, mask, used, func(row int64) error {
 					return add(splitKey{name, index}, row)
 				}); err != nil {
@@ -524,7 +535,7 @@ func (x *graphOf) others(ctx context.Context, n *nodeType, node *source.NodeType
 		}
 		return nil
 	}
-	rest, err := x.rest(ctx, t, used, x.m.Whole)
+	rest, err := x.rest(ctx, t, used, x.m.Whole || t.wide)
 	for _, i := range rest {
 		if err == nil {
 			err = add(t.list[i].Name, i)
@@ -533,7 +544,8 @@ func (x *graphOf) others(ctx context.Context, n *nodeType, node *source.NodeType
 	return err
 }
 
-// rest returns the columns of numbers, and perhaps texts, that are not used, and names the others in a note.
+// rest returns the columns of numbers that are not used, with texts if they are wanted, and names the others in a
+// note.
 func (x *graphOf) rest(ctx context.Context, t *table, used map[int]bool, texts bool) (list []int, err error) {
 	var left []string
 	for i, f := range t.list {
@@ -551,13 +563,17 @@ func (x *graphOf) rest(ctx context.Context, t *table, used map[int]bool, texts b
 			}
 		}
 	}
-	if left != nil {
-		remedy := "; name them under \"columns\""
-		if x.m.Whole {
-			remedy = ""
-		}
-		x.g.Tell(source.LeftOut, t.name, int64(len(left)), "%s: not stored, since they are not numbers: %s%s", t.name,
-			source.Few(left), remedy)
+	switch {
+	case left != nil && texts:
+		x.g.Tell(source.LeftOut, t.name, int64(len(left)),
+			"%s: not stored, since they are neither numbers nor texts: %s", t.name, source.Few(left))
+	case left != nil && (x.m.Whole || t.wide):
+		x.g.Tell(source.LeftOut, t.name, int64(len(left)), "%s: not stored, since edges have numbers alone: %s", t.name,
+			source.Few(left))
+	case left != nil:
+		x.g.Tell(source.LeftOut, t.name, int64(len(left)),
+			"%s: not stored, since they are not numbers: %s; name them under \"columns\"", t.name,
+			source.Few(left))
 	}
 	return list, err
 }

@@ -39,6 +39,7 @@ type table struct {
 	list  []columnar.Field
 	count int64
 	limit *limit // nil: all rows are taken
+	wide  bool   // its columns are those of a Wide
 }
 
 // open describes the files that a mapping names.
@@ -267,7 +268,10 @@ func (t *table) unify(p part) error {
 
 // isText reports whether the table is text, all of which is read for any of its columns.
 func (t *table) isText() bool {
-	return !slices.ContainsFunc(t.parts, func(p part) bool { return !isCSV(p) })
+	return !slices.ContainsFunc(t.parts, func(p part) bool {
+		b, several := p.(*beside)
+		return !isCSV(p) && (!several || !b.text)
+	})
 }
 
 // column returns the index of a column.
@@ -311,6 +315,18 @@ func (t *table) has(names ...string) int {
 	return -1
 }
 
+// usual returns the first of the names that usually have a part and are a column; -1 for none. Where somebody has given
+// columns their names, it is the first alone, as it is.
+func (t *table) usual(names ...string) int {
+	if !t.wide {
+		return t.has(names...)
+	}
+	if i := t.find(names[0]); i >= 0 && t.list[i].Bad == "" {
+		return i
+	}
+	return -1
+}
+
 func (t *table) names() string {
 	var names []string
 	for i, f := range t.list {
@@ -327,6 +343,11 @@ func (t *table) fail(column string, err error) error {
 	path := t.name
 	if len(t.at) > 0 {
 		path = t.at[0].Path()
+	}
+	if t.wide {
+		if at, ok := t.parts[0].(*beside).place(column); ok {
+			path = at.Path()
+		}
 	}
 	return source.Error(path, column, -1, "", err)
 }

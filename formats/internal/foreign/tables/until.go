@@ -19,7 +19,11 @@ type rows struct {
 	format Format
 	until  string // rows that are later, or have no time, are left out; "": none is
 	time   string // the column of times
+	wide   *Wide  // the table; nil: files make it
 }
+
+// key tells the rows of files from others.
+func (r rows) key() string { return fmt.Sprintf("%q %q %q %q", r.files, r.format, r.until, r.time) }
 
 // limit leaves out rows that are later than a time, and rows without one.
 type limit struct {
@@ -31,13 +35,13 @@ type limit struct {
 	timeless int64 // and since they have no time
 }
 
-func (n *NodeTable) rows() rows { return rows{n.Files, n.Format, n.Until, n.Time} }
+func (n *NodeTable) rows() rows { return rows{n.Files, n.Format, n.Until, n.Time, n.Wide} }
 
 func (e *EdgeTable) rows() rows {
 	if e.nodes != nil {
 		return e.nodes.rows()
 	}
-	return rows{e.Files, e.Format, e.Until, e.Time}
+	return rows{e.Files, e.Format, e.Until, e.Time, e.Wide}
 }
 
 // limitTo leaves out the rows of a table that are later than a time, and counts those that stay.

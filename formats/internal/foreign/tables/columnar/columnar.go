@@ -180,6 +180,22 @@ func (v *Vector) Elements(f *Field) (*Vector, *Field) {
 // Null reports whether a row has no value.
 func (v *Vector) Null(i int) bool { return v.Valid != nil && !v.Valid[i] }
 
+// Slice returns rows lo to below hi, of a field.
+func (v *Vector) Slice(f *Field, lo, hi int) (part Vector) {
+	if v.Valid != nil {
+		part.Valid = v.Valid[lo:hi]
+	}
+	switch {
+	case v.Offsets != nil:
+		part.Data, part.Texts, part.Offsets = v.Data, v.Texts, v.Offsets[lo:hi+1]
+	case f.Text:
+		part.Texts = v.Texts[lo:hi]
+	default:
+		part.Data = v.Data[int64(lo)*f.RowBytes() : int64(hi)*f.RowBytes()]
+	}
+	return part
+}
+
 // Batch is some consecutive rows of a table. It is valid until the next.
 type Batch struct {
 	Rows    int
@@ -187,6 +203,8 @@ type Batch struct {
 	Path    string   // of the file
 	Row     int64    // of the first row in the file: from 0, or from 1 for lines of a text
 	Lines   []int64  // of texts: the line of each row
+	// From returns, of tables side by side, the same rows of the file that a column lies in; nil: it is this one.
+	From func(column string) *Batch
 }
 
 // At returns what messages call a row.
@@ -199,6 +217,9 @@ func (b *Batch) At(i int) int64 {
 
 // Fail says of an error which row of the batch it is about.
 func (b *Batch) Fail(column string, err error) error {
+	if b.From != nil {
+		b = b.From(column)
+	}
 	row := b.At(0)
 	var within *RowError
 	if errors.As(err, &within) {

@@ -363,23 +363,58 @@ func (in *File) addCell(v *columnar.Vector, f *columnar.Field, cell string, row 
 		if err != nil || n != f.Width {
 			return fmt.Errorf("%.40q: %d numbers are wanted", cell, f.Width)
 		}
-	case f.DType == unified.Uint8:
-		v.Data = append(v.Data, 0)
-		if strings.EqualFold(trimmed, "true") {
-			v.Data[len(v.Data)-1] = 1
-		}
-	case f.DType == unified.Int64:
-		x, err := strconv.ParseInt(trimmed, 10, 64)
-		if err != nil {
-			return fmt.Errorf("%.40q is not a number, but it was", trimmed)
-		}
-		v.Data = binary.LittleEndian.AppendUint64(v.Data, uint64(x))
 	default:
-		x, err := strconv.ParseFloat(trimmed, 64)
-		if err != nil && !errors.Is(err, strconv.ErrRange) {
-			return fmt.Errorf("%.40q is not a number, but it was", trimmed)
+		var number [8]byte
+		if err := parse(f, trimmed, number[:]); err != nil {
+			return err
 		}
-		v.Data = binary.LittleEndian.AppendUint64(v.Data, math.Float64bits(x))
+		v.Data = append(v.Data, number[:f.DType.Size()]...)
 	}
 	return nil
+}
+
+// parse puts the number that a cell is.
+func parse(f *columnar.Field, cell string, to []byte) error {
+	switch {
+	case f.Boolean:
+		x, err := strconv.ParseBool(cell)
+		if err != nil {
+			return fmt.Errorf("%.40q is not true or false", cell)
+		}
+		if x {
+			to[0] = 1
+		}
+	case !f.DType.IsFloat():
+		x, err := strconv.ParseInt(cell, 10, int(8*f.DType.Size()))
+		if errors.Is(err, strconv.ErrRange) {
+			return fmt.Errorf("%.40q is beyond %v", cell, f.DType)
+		} else if err != nil {
+			return fmt.Errorf("%.40q is not a whole number", cell)
+		}
+		binary.LittleEndian.PutUint64(to, uint64(x))
+	default:
+		x, err := strconv.ParseFloat(cell, 64)
+		if err != nil && !errors.Is(err, strconv.ErrRange) {
+			return fmt.Errorf("%.40q is not a number", cell)
+		}
+		f.DType.Put(to, x)
+	}
+	return nil
+}
+
+// Declare gives a column its type; with Gaps numbers may be missing. Of times the cells tell whether they are texts or
+// whole numbers; lists are read as float32, or cannot be stored.
+func (f *File) Declare(column int, given columnar.Field) {
+	is := &f.list[column]
+	switch {
+	case given.List && (!is.List || given.Text || given.DType != unified.Float32):
+		is.Bad = "lists in CSV, but those of float of one length"
+	case given.List:
+	case given.Unit != "" && is.Text:
+		*is = columnar.Field{Name: is.Name, Text: true, Width: 1, Unit: "us"}
+	case f.count > 0 || given.Unit == "":
+		given.Name, given.Width = is.Name, 1
+		given.Gaps = given.Gaps && is.Gaps && !given.Text && !given.DType.IsFloat()
+		*is = given
+	}
 }

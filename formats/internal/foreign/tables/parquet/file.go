@@ -12,6 +12,7 @@ import (
 
 	"github.com/apache/arrow/go/v15/parquet"
 	"github.com/apache/arrow/go/v15/parquet/file"
+	"github.com/apache/arrow/go/v15/parquet/metadata"
 	"github.com/apache/arrow/go/v15/parquet/schema"
 
 	"github.com/khop-gnn/khop/formats/internal/foreign/tables/columnar"
@@ -299,6 +300,55 @@ func (p *File) Fields() []columnar.Field { return p.list }
 
 // Rows returns how many rows there are.
 func (p *File) Rows() int64 { return p.count }
+
+// Missing returns how many rows have no value in a column, as the file states; -1 where it does not.
+func (p *File) Missing(column int) (n int64, err error) {
+	if p.leaves[column].def == 0 {
+		return 0, nil
+	}
+	err = p.eachChunk(column, func(c *metadata.ColumnChunkMetaData) error {
+		s, err := c.Statistics()
+		if n < 0 || err != nil || s == nil || !s.HasNullCount() || s.NullCount() < 0 || s.NullCount() > p.count-n {
+			n = -1
+			return err
+		}
+		n += s.NullCount()
+		return nil
+	})
+	return n, err
+}
+
+// Even reports whether lists have as many elements in all as if each were as long as the first.
+func (p *File) Even(column int) (bool, error) {
+	n := int64(0)
+	err := p.eachChunk(column, func(c *metadata.ColumnChunkMetaData) error {
+		n += min(max(c.NumValues(), 0), math.MaxInt64-n)
+		return nil
+	})
+	width := p.list[column].Width
+	return width > 0 && n%width == 0 && n/width == p.count, err
+}
+
+// eachChunk calls take for what the file states of a column in each group of rows.
+func (p *File) eachChunk(column int, take func(*metadata.ColumnChunkMetaData) error) error {
+	return guard.Call(func() error {
+		r, err := p.open()
+		if err != nil {
+			return err
+		}
+		defer r.close()
+		for g := range r.NumRowGroups() {
+			c, err := r.RowGroup(g).MetaData().ColumnChunk(p.leaves[column].column)
+			if err == nil {
+				err = take(c)
+			}
+			if err != nil {
+				return fmt.Errorf("%w: column %q: %w", guard.ErrFormat, p.list[column].Name, err)
+			}
+		}
+		return nil
+	})
+}
 
 // Scan yields the rows of some columns, in order, in batches that are valid until the next. It may be called again.
 func (p *File) Scan(ctx context.Context, want []int, yield func(*columnar.Batch) error) error {

@@ -1,6 +1,8 @@
 package export
 
 import (
+	"errors"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,7 +10,9 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/convert"
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/unified"
 )
 
 // round is a source with all that GraphAr holds: numbers, lists, texts, times, splits, weights and two types of nodes.
@@ -33,7 +37,8 @@ func TestGraphsOfGraphArComeBackAsTheyWere(t *testing.T) {
 	expect.Must(convert.Run(t.Context(), filepath.Join(in, "m.yaml"), first, convert.Options{}))(t)
 	ds := expect.Must(formats.Open(first))(t)
 	defer ds.Close()
-	defer func(v, e int64) { vertexChunk, edgeChunk = v, e }(vertexChunk, edgeChunk)
+	defer func(v, e, b int64) { vertexChunk, edgeChunk, textBytes = v, e, b }(vertexChunk, edgeChunk, textBytes)
+	textBytes = 5 // a batch has few rows
 	for _, size := range [][2]int64{{1 << 18, 1 << 22}, {2, 2}, {1, 1}, {3, 1}} {
 		vertexChunk, edgeChunk = size[0], size[1]
 		out := filepath.Join(t.TempDir(), "out")
@@ -50,6 +55,32 @@ func TestGraphsOfGraphArComeBackAsTheyWere(t *testing.T) {
 	}
 }
 
+// withColumns writes a dataset of 4 nodes that has these columns.
+func withColumns(t *testing.T, columns ...graph.Column) *formats.Dataset {
+	t.Helper()
+	r := rand.New(rand.NewPCG(7, 7))
+	a := graph.Arrays{Schema: graph.Schema{Nodes: []graph.NodeType{{Name: "node", Count: 4, Columns: columns}},
+		Edges: []graph.EdgeType{{Source: "node", Relation: "edge", Target: "node", Count: 1,
+			Order: graph.ByTime}},
+		EdgeColumns: []graph.Column{{Name: "time", DType: unified.Int64}}},
+		Indptr: unified.FromSlice([]int64{0, 1, 1, 1, 1}), Indices: unified.FromSlice([]int32{2}),
+		EdgeColumns: map[string]unified.Tensor{"time": unified.FromSlice([]int64{1})}}
+	a.NodeColumns = []map[string]unified.Tensor{{}}
+	for _, c := range columns {
+		a.NodeColumns[0][c.Name] = drawn(t, r, c, 4)
+	}
+	a.Splits = []graph.Split{{Name: "train", Seeds: graph.NodeIDs([]int32{0, 1})}}
+	return written(t, a)
+}
+
+// Two properties that would have one name are refused.
+func TestPropertiesOfOneNameAreRefused(t *testing.T) {
+	ds := withColumns(t, graph.Column{Name: "train_mask", DType: unified.Int64})
+	_, err := Run(t.Context(), ds, filepath.Join(t.TempDir(), "x"), Options{To: "graphar"})
+	expect.That(t, errors.Is(err, formats.ErrExist) && strings.Contains(err.Error(),
+		`two properties of "node" would both be "train_mask": rename one of them`), "%v", err)
+}
+
 // What GraphAr has no type for is noted.
 func TestWhatGraphArLacksIsSaid(t *testing.T) {
 	res := expect.Must(Run(t.Context(), dataset(t, 6, 12, true), filepath.Join(t.TempDir(), "x"),
@@ -59,6 +90,18 @@ func TestWhatGraphArLacksIsSaid(t *testing.T) {
 		`"uint64" of "node" is int64: numbers from`,
 		`"float16s" of "node" is float, and was float16`, `"feature" of edges is float, and was float16`,
 		`the order of "train" is lost`, `links "val" are left out: GraphAr has none`} {
+		expect.That(t, strings.Contains(said, says), "%s lacks %q", said, says)
+	}
+	ds := withColumns(t, graph.Column{Name: "m", DType: unified.Float32, Shape: []int64{2, 2}},
+		graph.Column{Name: "pair", DType: unified.Int64, Shape: []int64{2}, Unit: "s"},
+		graph.Column{Name: "row", DType: unified.Float32, Shape: []int64{1},
+			Fields: []byte(`[{"name":"a","kind":"numerical","missing":0}]`)})
+	res = expect.Must(Run(t.Context(), ds, filepath.Join(t.TempDir(), "x"), Options{To: "graphar"}))(t)
+	said = strings.Join(res.Notes, "\n")
+	for _, says := range []string{`"m" of "node" has rows of the shape [2 2], which are lists`,
+		`"pair" of "node" are times in s, which are written as numbers`,
+		`"row" of "node": what its elements mean is left`,
+		"edges node:edge:node are ordered by time"} {
 		expect.That(t, strings.Contains(said, says), "%s lacks %q", said, says)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// textBytes is how many bytes of texts a batch of rows has, about.
-const textBytes = 8 << 20
+// textBytes is how many bytes of texts a batch of rows has, about. Tests change it.
+var textBytes int64 = 8 << 20
 
 // garColumn is a column of nodes: numbers, or texts.
 type garColumn struct {
@@ -129,7 +129,7 @@ func (j *job) garVertexChunk(w io.Writer, g *garColumns, columns []garColumn, fi
 // texts puts the texts of rows from lo on, each behind its length, up to a row that it returns: last, or where they are
 // many bytes.
 func (g *garColumns) texts(columns []garColumn, to [][]byte, lo, last int64) (hi int64, err error) {
-	size := 0
+	size := int64(0)
 	for i := range to {
 		if g.fields[i].Text {
 			to[i] = to[i][:0]
@@ -145,7 +145,7 @@ func (g *garColumns) texts(columns []garColumn, to [][]byte, lo, last int64) (hi
 				return 0, err
 			}
 			to[i] = append(binary.AppendUvarint(to[i], uint64(len(s))), s...)
-			size += len(s)
+			size += int64(len(s))
 		}
 	}
 	return hi, nil

@@ -24,8 +24,8 @@ func TestPropertiesOfParquetAreStoredByTheirTypes(t *testing.T) {
 		`s: ["a" "" "c"]; large: ["x" "y" "z"]; edge w float64[]; edge n float64[]; v:e:v 2>0:0.5:NaN 0>1:NaN:4`,
 		`"yes" is float64: 2 numbers are missing`, `"few" is float64: 2 numbers are missing`,
 		`"few": 1 number is beyond 2^53, and may be rounded`, `"s": 1 text is missing, and empty`,
-		`"n" is float64: 1 number is missing`,
-		"words (lists of text), uneven (lists of several lengths), ragged (lists of several lengths)")
+		`"n" is float64: 1 number is missing`, "words (lists of text), uneven (lists of several lengths), "+
+			"ragged (lists of several lengths)")
 }
 
 // A file that has other types than the YAML is refused; one whose numbers the type holds is not.

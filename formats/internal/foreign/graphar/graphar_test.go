@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -425,49 +424,55 @@ func TestVerticesWithoutPropertiesAreBounded(t *testing.T) {
 		"item/vertex_count: there are 1125899906842624 vertices without a property, but only 4 edges")
 }
 
-// Columns are read in batches of rows, of which each table has others: those of one do not wait for all of another.
-func TestTablesSideBySideAreReadInStep(t *testing.T) {
-	const rows = 40_000
-	var ids, names, pairs, weights strings.Builder
-	for i := range rows {
-		if i%4096 == 0 {
-			for _, b := range []*strings.Builder{&ids, &names, &pairs, &weights} {
-				b.WriteString("#")
-			}
-			ids.WriteString("id\n")
-			names.WriteString("vector,name\n")
-			pairs.WriteString(ends)
-			weights.WriteString("weight\n")
-		}
-		fmt.Fprintln(&ids, i*3)
-		fmt.Fprintf(&names, "%d %d %d,n%d\n", i, i+1, i+2, i)
-		fmt.Fprintf(&pairs, "%d,%d\n", i*7%rows, i)
-		fmt.Fprintln(&weights, i)
-	}
-	files := map[string]string{"g.graph.yml": "vertices: [v.yml]\nedges: [e.yml]\n", "v/vertex_count": count(rows),
+// uneven is a graph of many rows, whose groups of properties lie in files of other lengths than those beside them.
+func uneven(rows int) map[string]string {
+	const list = "e_/unordered_by_source/"
+	files := map[string]string{"g.graph.yml": "vertices: [v.yml]\nedges: [e.yml]\n",
+		"v/vertex_count": count(int64(rows)),
 		"v.yml": "type: n\nprefix: v\nchunk_size: 4096\nproperty_groups:\n- {file_type: csv, prefix: i, properties: " +
-			"[{name: id, data_type: int32}]}\n- {file_type: csv, prefix: m, properties: [{name: vector, data_type: " +
-			"list<float>}, {name: name, data_type: string}]}\n",
+			"[{name: id, data_type: int32}]}\n",
 		"e.yml": "src_type: n\nedge_type: e\ndst_type: n\nprefix: e_\nchunk_size: 4096\nsrc_chunk_size: 40000\n" +
 			"dst_chunk_size: 40000\nadj_lists: [{ordered: false, aligned_by: src, file_type: csv}]\nproperty_groups: " +
-			"[{file_type: csv, properties: [{name: weight, data_type: double}]}]\n",
-		"e_/unordered_by_source/edge_count0": count(rows)}
-	const list = "e_/unordered_by_source/"
-	for folder, text := range map[string]string{"v/i": ids.String(), "v/m": names.String(),
-		list + "adj_list/part0": pairs.String(), list + "weight/part0": weights.String()} {
-		for i, chunk := range strings.Split(text, "#")[1:] {
-			files[path.Join(folder, fmt.Sprint("chunk", i))] = chunk
+			"[{file_type: csv, prefix: w, properties: [{name: weight, data_type: double}, " +
+			"{name: at, data_type: date}]}]\n",
+		list + "edge_count0": count(int64(rows))}
+	for lo := 0; lo < rows; lo += 4096 {
+		var ids, weights strings.Builder
+		var pairs [2]strings.Builder // a file of 1000 rows, and one of the others
+		for i := lo; i < min(lo+4096, rows); i++ {
+			fmt.Fprintln(&ids, i*3)
+			fmt.Fprintf(&pairs[min((i-lo)/1000, 1)], "%d,%d\n", i*7%rows, i)
+			day := fmt.Sprintf("2001-01-%02d", 1+i%20)
+			if i%7 == 0 {
+				day = ""
+			}
+			fmt.Fprintf(&weights, "%d,%s\n", i, day)
+		}
+		chunk := fmt.Sprint("chunk", lo/4096)
+		files["v/i/"+chunk], files[list+"w/part0/"+chunk] = "id\n"+ids.String(), "weight,at\n"+weights.String()
+		for k := range pairs {
+			files[fmt.Sprint(list, "adj_list/part0/", chunk, "/", k)] = ends + pairs[k].String()
 		}
 	}
+	return files
+}
+
+// Tables side by side are read in step, whatever their files and batches are, and an error names its file.
+func TestTablesSideBySideAreReadInStep(t *testing.T) {
+	const rows, day = 40_000, 86_400_000_000
+	files := uneven(rows)
 	at := sourcetest.Folder(t, "g", files)
 	g := expect.Must(Reader.Read(context.Background(), at.In("g.graph.yml"), &source.Request{}))(t)
 	seen := int64(0)
 	expect.OK(t, g.Edges.Each(func(b source.Batch) error {
-		w := expect.Must(unified.New(unified.Float64, bytes.Clone(b.Columns[0]), int64(len(b.Src))))(t)
-		v, _ := unified.View[float64](w)
 		for i := range b.Src {
-			expect.Ensure(t, b.Src[i] == seen*7%rows && b.Dst[i] == seen && v[i] == float64(seen), "edge %d: %d>%d, %v",
-				seen, b.Src[i], b.Dst[i], v[i])
+			weight, date := unified.Float64.Float(b.Columns[0][8*i:]), int64(978307200_000_000)+seen%20*day
+			if seen%7 == 0 {
+				date = source.NoTime
+			}
+			expect.Ensure(t, b.Src[i] == seen*7%rows && b.Dst[i] == seen && weight == float64(seen) &&
+				unified.Int64.Integer(b.Columns[1][8*i:]) == date, "edge %d: %d>%d, %v", seen, b.Src[i], b.Dst[i],
+				weight)
 			seen++
 		}
 		return nil
@@ -477,4 +482,14 @@ func TestTablesSideBySideAreReadInStep(t *testing.T) {
 	err := g.Edges.Each(func(source.Batch) error { return stop })
 	expect.That(t, errors.Is(err, stop), "%v", err)
 	expect.OK(t, readAll(g), g.Close())
+
+	const bad = "e_/unordered_by_source/w/part0/chunk2"
+	files[bad] = strings.Replace(files[bad], "11000,2001", "-11000,2001", 1)
+	at = sourcetest.Folder(t, "g", files)
+	g = expect.Must(Reader.Read(context.Background(), at.In("g.graph.yml"), &source.Request{}))(t)
+	var e *formats.Error
+	err = readAll(g)
+	expect.That(t, errors.As(err, &e) && e.Path == filepath.Join(at.Path(), bad) && e.Column == "weight" &&
+		e.Row == 2+11000-2*4096, "%v", err)
+	expect.OK(t, g.Close())
 }

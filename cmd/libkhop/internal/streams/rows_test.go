@@ -1,15 +1,21 @@
 package streams
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/apache/arrow/go/v15/arrow/array"
 	"github.com/apache/arrow/go/v15/arrow/memory"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/convert"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
@@ -72,6 +78,77 @@ func TestAStreamHasAllRowsAndGivesAllBack(t *testing.T) {
 	first.Release()
 	mem.AssertSize(t, 0)
 	expect.That(t, expect.OpenFiles(t) == open, "%d files are open, %d before", expect.OpenFiles(t), open)
+	closed(t, path)
+}
+
+// closed checks that nothing of a dataset is mapped any more.
+func closed(t *testing.T, path string) {
+	if maps, err := os.ReadFile("/proc/self/maps"); err == nil {
+		expect.That(t, !strings.Contains(string(maps), path), "%s is mapped", path)
+	}
+}
+
+// Strings come as they are, with the rows that a record has, and times as timestamps, which may be missing.
+func TestStringsAndTimesOfNodesAreColumns(t *testing.T) {
+	dir := t.TempDir()
+	var nodes, edges strings.Builder
+	nodes.WriteString("id,time,split\n")
+	edges.WriteString("src,dst\n")
+	const count = 300
+	for i := range count {
+		at := ""
+		if i%7 > 0 {
+			at = fmt.Sprintf("2020-01-01 00:%02d:%02d", i/60, i%60)
+		}
+		fmt.Fprintf(&nodes, "n%d,%s,%s\n", i, at, []string{"train", "val", "test"}[i%3])
+		fmt.Fprintf(&edges, "n%d,n%d\n", i, i/2)
+	}
+	expect.OK(t, os.WriteFile(filepath.Join(dir, "nodes.csv"), []byte(nodes.String()), 0o600),
+		os.WriteFile(filepath.Join(dir, "edges.csv"), []byte(edges.String()), 0o600),
+		os.WriteFile(filepath.Join(dir, "graph.yaml"), []byte("nodes: {n: nodes.csv}\nedges: {e: edges.csv}\n"), 0o600))
+	path := filepath.Join(t.TempDir(), "n.khop")
+	expect.Must(convert.Run(context.Background(), filepath.Join(dir, "graph.yaml"), path, convert.Options{}))(t)
+
+	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
+	rows := expect.Must(NodeRows(expect.Must(formats.Open(path))(t), 0, mem))(t)
+	first := expect.Must(rows.textsOf(texts{"id", expect.Must(rows.ds.Strings(0, "id"))(t)}, 100, 3))(t)
+	expect.That(t, first.ValueStr(0) == "n100" && first.ValueStr(2) == "n102", "%v", first)
+	first.Release()
+	expect.Ensure(t, rows.Next(), "no rows: %v", rows.Err())
+	r := rows.Record()
+	ids, train := r.Column(at(t, rows, "id")).(*array.LargeString), r.Column(at(t, rows, "train_mask")).(*array.Boolean)
+	times := r.Column(at(t, rows, "time")).(*array.Timestamp)
+	for i := range count {
+		want := int64(1577836800 + i)
+		expect.Ensure(t, ids.Value(i) == fmt.Sprint("n", i) && train.Value(i) == (i%3 == 0) &&
+			times.IsNull(i) == (i%7 == 0) && (i%7 == 0 || int64(times.Value(i)) == want),
+			"row %d: %q, %v, %v", i, ids.Value(i), train.Value(i), times.Value(i))
+	}
+	expect.That(t, times.NullN() == 43, "%d times are missing", times.NullN())
+	expect.That(t, !rows.Next() && rows.Err() == nil, "more rows: %v", rows.Err())
+	rows.Release()
+	mem.AssertSize(t, 0)
+	closed(t, path)
+}
+
+// Strings that do not fit their checksum are an error before any row, and nothing stays open.
+func TestDamagedStringsAreAnError(t *testing.T) {
+	dir := t.TempDir()
+	expect.OK(t, os.WriteFile(filepath.Join(dir, "e.csv"), []byte("src,dst\na,b\nb,c\n"), 0o600))
+	path := filepath.Join(dir, "n.khop")
+	expect.Must(convert.Run(context.Background(), filepath.Join(dir, "e.csv"), path, convert.Options{IDs: "names"}))(t)
+	damaged := ""
+	expect.OK(t, filepath.WalkDir(path, func(p string, _ fs.DirEntry, err error) error {
+		if data, e := os.ReadFile(p); e == nil && bytes.Contains(data, []byte("abc")) {
+			damaged = p
+			return os.WriteFile(p, bytes.Replace(data, []byte("abc"), []byte("a\xffc"), 1), 0o600)
+		}
+		return err
+	}))
+	expect.Ensure(t, damaged != "", "no file has the names")
+	_, err := NodeRows(expect.Must(formats.Open(path))(t), 0, memory.NewGoAllocator())
+	expect.That(t, errors.Is(err, formats.ErrCorrupt), "%v", err)
+	closed(t, path)
 }
 
 // at returns the place of a column.

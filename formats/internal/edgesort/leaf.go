@@ -3,6 +3,7 @@ package edgesort
 import (
 	"context"
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/khop-gnn/khop/internal/csc"
@@ -201,11 +202,11 @@ func (f *leaf) sort() error {
 	tmp, numbers := words(scratch), f.numbers
 	if f.keys = words(keys); l.width == 4 { // sorted as they are stored, which moves half the bytes
 		var sorted []uint32
-		sorted, f.numbers = csc.Sorted(narrow(scratch[:4*n]), narrow(scratch[4*n:]), numbers, tmpNumbers, l.shift)
+		sorted, f.numbers = inOrder(narrow(scratch[:4*n]), narrow(scratch[4*n:]), numbers, tmpNumbers, l.shift)
 		l.widen(f.keys, unified.FromSlice(sorted).Bytes(), f.part)
 	} else {
 		l.widen(f.keys, scratch, f.part)
-		f.keys, f.numbers = csc.Sorted(f.keys, tmp, numbers, tmpNumbers, l.shift)
+		f.keys, f.numbers = inOrder(f.keys, tmp, numbers, tmpNumbers, l.shift)
 		if &f.keys[0] == &tmp[0] {
 			tmp = words(keys)
 		}
@@ -218,6 +219,15 @@ func (f *leaf) sort() error {
 		f.byTime(tmp[:len(f.keys)], tmpNumbers[:len(f.keys)], t)
 	}
 	return nil
+}
+
+// inOrder is csc.Sorted, but leaves keys that ascend as they are: those of a source whose edges have a dataset's order,
+// such as what khop exports. Others cost it a look at a few.
+func inOrder[K csc.Key, N csc.Number](keys, tmp []K, numbers, tmpNumbers []N, bits int) ([]K, []N) {
+	if slices.IsSorted(keys) {
+		return keys, numbers
+	}
+	return csc.Sorted(keys, tmp, numbers, tmpNumbers, bits)
 }
 
 // timed is the memory that ordering by time takes besides.

@@ -16,6 +16,7 @@ needs_device = pytest.mark.skipif(
 )
 STAND_IN = '''
 import ctypes
+import mmap
 import sys
 import weakref
 
@@ -94,7 +95,12 @@ draw = np.random.default_rng(4)
 
 
 def numbers(dtype, *shape):
-    return torch.from_numpy(draw.integers(0, 100, shape)).to(dtype)
+    """In pages of their own: those of a unified tensor are page-locked as a whole, and a driver copies nothing of which
+    a part is page-locked."""
+    drawn = torch.from_numpy(draw.integers(0, 100, shape)).to(dtype)
+    own = torch.frombuffer(mmap.mmap(-1, drawn.numel() * drawn.element_size()), dtype=dtype).view(drawn.shape)
+    own.copy_(drawn)
+    return own
 '''
 
 

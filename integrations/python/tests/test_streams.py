@@ -132,6 +132,16 @@ def test_what_is_wrong_with_a_database_is_named(wrong, error, says, tables, prog
     assert sorted(p.name for p in tmp_path.iterdir()) == ["orders.parquet", "users.parquet"]
 
 
+def test_tables_may_have_any_names(program, tmp_path):
+    users = Columns({"id": np.arange(3)})
+    orders = Columns({"user": np.arange(3), "friend": np.array([1, 2, 0])})
+    khop.relational.write(tmp_path / "a.khop", {"my users": users, "my_users": users, "my/users": orders},
+                          primary_keys={"my users": "id", "my_users": "id"},
+                          keys={"my/users": {"user": "my users", "friend": "my_users"}})
+    types = {n["name"]: n["count"] for n in khop.info(tmp_path / "a.khop")["node_types"]}
+    assert types == {"my users": 3, "my_users": 3, "my/users": 3}
+
+
 def test_a_table_that_is_no_table_is_refused(program, tmp_path):
     with pytest.raises(TypeError, match="users: int is not a table"):
         khop.relational.write(tmp_path / "a.khop", {"users": 3})

@@ -61,15 +61,15 @@ def write(
     try:
         folder = pathlib.Path(scratch.file("database"))
         entries = {name: {field: of[name] for field, of in about.items() if name in of} for name in data}
-        for name, table in data.items():
-            entries[name]["file"] = _save(folder / "db", name, table)
+        for number, (name, table) in enumerate(data.items()):
+            entries[name]["file"] = _save(folder / "db", name, table, number)
         _describe(folder, {"tables": entries, "val_timestamp": _text(val_timestamp),
                            "test_timestamp": _text(test_timestamp)})
-        for name, task in (tasks or {}).items():
-            at = folder / "tasks" / _file_name(name)
-            rows = {split: task[split] for split in _ROWS if task.get(split) is not None}
-            for split, table in rows.items():
-                _save(at, split, table)
+        for number, (name, task) in enumerate((tasks or {}).items()):
+            at = folder / "tasks" / _file_name(name, number)
+            for split in _ROWS:
+                if task.get(split) is not None:
+                    _save(at, split, task[split], 0)
             _describe(at, {"name": name, **{k: v for k, v in task.items() if k not in _ROWS}})
         given: Any = {**options, "from": "relbench"}
         program.run("convert", [str(folder), str(target)], given, binary, WriteError,
@@ -102,24 +102,26 @@ def _check(data: Any, about: Mapping[str, Mapping[str, Any]]) -> None:
                                  f"{', '.join(data)}")
 
 
-def _save(folder: pathlib.Path, name: str, table: Any) -> str:
+def _save(folder: pathlib.Path, name: str, table: Any, number: int) -> str:
     """Puts a table into a folder, and returns the path of its file from the folder above."""
     folder.mkdir(parents=True, exist_ok=True)
     if isinstance(table, (str, os.PathLike)):
         there = pathlib.Path(os.fsdecode(table)).absolute()
         if not there.is_file():
             raise WriteError(f"{name}: there is no file {there}")
-        file = _file_name(name) + "".join(there.suffixes[-2:] if there.suffix == ".gz" else there.suffixes[-1:])
+        file = _file_name(name, number) + "".join(there.suffixes[-2:] if there.suffix == ".gz" else there.suffixes[-1:])
         (folder / file).symlink_to(there)
     elif tables.is_table(table):
-        file = tables.save(folder / _file_name(name), table)
+        file = tables.save(folder / _file_name(name, number), table)
     else:
         raise TypeError(f"khop.relational.write: {name}: {type(table).__name__} is not a table, nor a path of one")
     return f"{folder.name}/{file}"
 
 
-def _file_name(name: str) -> str:
-    return re.sub(r"[^\w-]", "_", name)
+def _file_name(name: str, number: int) -> str:
+    """A name for a file, which errors say; with a number, where the names of two may be alike otherwise."""
+    plain = re.sub(r"[^\w-]", "_", name)
+    return plain if plain == name else f"{plain}.{number}"
 
 
 def _describe(folder: pathlib.Path, manifest: Mapping[str, Any]) -> None:

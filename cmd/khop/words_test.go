@@ -35,6 +35,6 @@ func TestAnArchiveIsNamedOnce(t *testing.T) {
 	edges := textFile(t, "edge_index.npy", string(expect.NPY([]int64{0, -1, 1, 2}, 2, 2)))
 	_, err, code := khop(t, "convert", edges, filepath.Join(t.TempDir(), "x"))
 	expect.That(t, code == exitFailed && strings.Count(err, "edge_index.npy: edge") <= 1 &&
-		strings.HasSuffix(err, "edge 0: destination -1 is negative\n") &&
+		strings.HasSuffix(err, "edge 1: source -1 is negative\n") &&
 		!strings.Contains(err, edges+": "+edges), "%s", err)
 }

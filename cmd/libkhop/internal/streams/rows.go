@@ -42,7 +42,8 @@ type Rows struct {
 	begun   chan error
 	ended   sync.WaitGroup
 	last    arrow.Record
-	err     error // valid once records is closed
+	failed  error // why there are no more records: written before they are closed
+	err     error
 }
 
 // NodeRows returns the rows of a node type, by its place in the schema. Copies are in memory of mem. The dataset is
@@ -66,9 +67,9 @@ func newRows(ds *formats.Dataset, mem memory.Allocator, of int, rows put) (*Rows
 	r.users.Store(1)
 	r.ended.Go(func() {
 		defer close(r.records)
-		r.err = rows(ctx, ds, of, &table{rows: r, ctx: ctx, of: of})
+		r.failed = rows(ctx, ds, of, &table{rows: r, ctx: ctx, of: of})
 		select {
-		case r.begun <- r.err: // nobody reads it where the table has begun
+		case r.begun <- r.failed: // nobody reads it where the table has begun
 		default:
 		}
 	})
@@ -116,7 +117,7 @@ func (r *Rows) Next() bool {
 	}
 	rec, more := <-r.records
 	if r.last = rec; !more {
-		r.last = nil
+		r.last, r.err = nil, r.failed
 	}
 	return more
 }

@@ -76,6 +76,14 @@ def short(suite, now):
     return said
 
 
+def keep(plan, name, result):
+    """Writes a suite's result beside those of others, and the page of all."""
+    results = json.loads(JSON.read_text()) if JSON.exists() else {}
+    results = {n: r for n in plan["suites"] if (r := result if n == name else results.get(n))}
+    JSON.write_text(json.dumps(results, indent=1) + "\n")
+    PAGE.write_text(page(plan, results))
+
+
 def table(head, rows):
     lines = ["| " + " | ".join(head) + " |", "|" + "|".join("---" if i < 2 else "---:" for i in range(len(head))) + "|"]
     return "\n".join([*lines, *("| " + " | ".join(map(str, row)) + " |" for row in rows)])

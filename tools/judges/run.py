@@ -62,7 +62,10 @@ def setup():
         return
     python = os.environ.get("PYTHON") or shutil.which("python3.11") or sys.executable
     subprocess.run([python, "-m", "venv", folder], check=True)
-    subprocess.run([folder / "bin/pip", "install", "-q", "--disable-pip-version-check", "-r", pins], check=True)
+    pip = [folder / "bin/pip", "install", "-q", "--disable-pip-version-check"]
+    subprocess.run([*pip, "-r", pins], check=True)
+    alone = re.findall("^# alone: (.*)", pins.read_text(), re.M)
+    subprocess.run([*pip, "--no-deps", *alone], check=True)
     shutil.copy(pins, folder / "installed.txt")
 
 
@@ -77,16 +80,16 @@ def pytest_command(suite, fill):
 
 
 def environment(suite, fill, cases, scratch):
-    path = [HERE, ROOT / "integrations/python/src", *map(fill, suite.get("path", []))]
+    path = [HERE, ROOT / "integrations/python/src", ROOT / "integrations/python/tests", *map(fill, suite.get("path", []))]
     if suite["environment"] == "tests":
         path.append(ROOT / "tests")
     folder = ROOT / "tests" if suite["cases"] == "tests" else fill(suite["cases"])
-    plugins = "-p judges_cases" + (" -p judges_patch" if "patch" in suite else "")
+    plugins = ["judges_cases", *suite.get("plugins", []), *(["judges_patch"] if "patch" in suite else [])]
     return {**os.environ, **{k: fill(v) for k, v in suite.get("variables", {}).items()},
             "KHOP": str(NEEDED[0]), "KHOP_BIN": str(NEEDED[0]), "KHOP_LIBRARY": str(NEEDED[1]),
             "KHOP_JUDGES_CASES": str(cases), "KHOP_JUDGES_FOLDER": str(folder), "KHOP_JUDGES_PATCH": suite.get("patch", ""),
-            "PYTHONPATH": os.pathsep.join(map(str, path)), "PYTHONDONTWRITEBYTECODE": "1", "PYTEST_ADDOPTS": plugins,
-            "TMPDIR": str(scratch), "HOME": str(scratch)}
+            "PYTHONPATH": os.pathsep.join(map(str, path)), "PYTHONDONTWRITEBYTECODE": "1", "PYTEST_ADDOPTS": " ".join(f"-p {p}" for p in plugins),
+            "TMPDIR": str(scratch), "HOME": str(scratch), "OMP_NUM_THREADS": "1"}
 
 
 def read(cases):
@@ -137,6 +140,20 @@ def chosen(table, only):
     return [name for name in table["suites"] if not only or name in only or name in beside]
 
 
+def stamp(table, suite):
+    """What a run without khop depends on."""
+    commits = [table["sources"][s]["commit"] for s in suite["sources"]]
+    return json.dumps([suite["files"], commits, (HERE / "requirements.txt").read_text()])
+
+
+def before(name, table):
+    """What became of the cases of a suite without khop, of an earlier run of the same; None if there was none."""
+    kept = WORK / "judges-runs" / name
+    if not (kept / "of.json").exists() or (kept / "of.json").read_text() != stamp(table, table["suites"][name]):
+        return None
+    return read(kept / "cases.jsonl")[0]
+
+
 def judge(name, table, seen, given):
     """Runs a suite and judges it: its result, and sentences of what is wrong with it."""
     suite = table["suites"][name]
@@ -145,6 +162,7 @@ def judge(name, table, seen, given):
         folders[source], remark = sources.obtain(source, table["sources"][source], given, WORK / "judges-sources")
         remarks += [f"{source} is {remark}"] if remark else []
     seen[name], result = run(name, suite, folders)
+    (WORK / "judges-runs" / name / "of.json").write_text(stamp(table, suite))
     result |= report.judge(suite, seen[name], seen.get(suite.get("beside"), {}))
     result["commits"] = ", ".join(remarks) or " ".join(table["sources"][s]["commit"][:12] for s in suite["sources"])
     return result, report.short(suite, result) + report.worse(suite, result, report.committed().get(name))
@@ -168,20 +186,21 @@ def main():
     for path in NEEDED:
         if not path.exists():
             sys.exit(f"judges: there is no {path}: \"make library\" and \"go build -o dist/khop ./cmd/khop\" make it")
-    results = json.loads(report.JSON.read_text()) if report.JSON.exists() else {}
     seen, wrong = {}, []
     for name in chosen(table, args.only):
         print(f"{name}: {table['suites'][name]['about']}", flush=True)
+        if args.only and name not in args.only and (kept := before(name, table)) is not None:
+            seen[name] = kept
+            print("  as the last run of it here")
+            continue
         try:
-            results[name], said = judge(name, table, seen, args.sources)
-            r = results[name]
+            r, said = judge(name, table, seen, args.sources)
+            report.keep(table, name, r)
             print(f"  {r['passed']} passed, {len(r['refused'])} refused, {len(r['failed'])} failed, {len(r['theirs'])} "
                   f"fail without khop, {r['skipped']} skipped, {r.get('products', 'no')} products, {r['seconds']} s")
         except (sources.Unobtainable, CannotRun) as e:
             said = [f"did not run: {e}"]
         wrong += [f"{name}: {sentence}" for sentence in said]
-    report.JSON.write_text(json.dumps(results, indent=1) + "\n")
-    report.PAGE.write_text(report.page(table, results))
     print("\n".join(wrong), file=sys.stderr)
     return int(bool(wrong))
 

@@ -70,26 +70,30 @@ def setup():
 
 
 def pytest_command(suite, fill):
+    command = ["nice", "-n", "10", PYTHONS[suite["environment"]], "-m", "pytest", "-q", "--tb=no", "-rN", "-W",
+               "ignore", "-p", "no:cacheprovider"]
     files = [fill(f) for f in suite["files"]]
-    own = not files[0].startswith("/")
-    command = ["nice", "-n", "10", PYTHONS[suite["environment"]], "-m", "pytest", "-q", "--tb=no", "-p",
-               "no:cacheprovider", "-W", "ignore", "-x" if own and len(files) > 1 else "-rN"]
-    if not own:
+    if files[0].startswith("/"):
         command += ["--rootdir", fill(suite["cases"]), "--confcutdir", fill(suite["cases"]), "--timeout", "120"]
     return [*map(str, command), *(f if f.startswith("/") else str(ROOT / f) for f in files)]
 
 
 def environment(suite, fill, cases, scratch):
-    path = [HERE, ROOT / "integrations/python/src", ROOT / "integrations/python/tests", *map(fill, suite.get("path", []))]
-    if suite["environment"] == "tests":
-        path.append(ROOT / "tests")
-    folder = ROOT / "tests" if suite["cases"] == "tests" else fill(suite["cases"])
+    """Variables of a suite. What pytest is told here also holds for the pytest that one of khop's own tests starts."""
     plugins = ["judges_cases", *suite.get("plugins", []), *(["judges_patch"] if "patch" in suite else [])]
-    return {**os.environ, **{k: fill(v) for k, v in suite.get("variables", {}).items()},
-            "KHOP": str(NEEDED[0]), "KHOP_BIN": str(NEEDED[0]), "KHOP_LIBRARY": str(NEEDED[1]),
-            "KHOP_JUDGES_CASES": str(cases), "KHOP_JUDGES_FOLDER": str(folder), "KHOP_JUDGES_PATCH": suite.get("patch", ""),
-            "PYTHONPATH": os.pathsep.join(map(str, path)), "PYTHONDONTWRITEBYTECODE": "1", "PYTEST_ADDOPTS": " ".join(f"-p {p}" for p in plugins),
-            "TMPDIR": str(scratch), "HOME": str(scratch), "OMP_NUM_THREADS": "1"}
+    told = [f"-p {plugin}" for plugin in plugins]
+    if "left_out" in suite:
+        told.append(f"-k 'not ({' or '.join(suite['left_out'])})'")
+    khops = "tests" if suite["environment"] == "tests" else "integrations/python/tests"
+    path = [HERE, ROOT / "integrations/python/src", ROOT / khops, *map(fill, suite.get("path", []))]
+    return {
+        **os.environ, **{k: fill(v) for k, v in suite.get("variables", {}).items()},
+        "KHOP": str(NEEDED[0]), "KHOP_BIN": str(NEEDED[0]), "KHOP_LIBRARY": str(NEEDED[1]),
+        "KHOP_JUDGES_CASES": str(cases), "KHOP_JUDGES_PATCH": suite.get("patch", ""),
+        "KHOP_JUDGES_FOLDER": str(ROOT / "tests" if suite["cases"] == "tests" else fill(suite["cases"])),
+        "PYTHONPATH": os.pathsep.join(map(str, path)), "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTEST_ADDOPTS": " ".join(told), "OMP_NUM_THREADS": "1", "TMPDIR": str(scratch), "HOME": str(scratch),
+    }
 
 
 def read(cases):

@@ -316,6 +316,12 @@ cudasim-ptx: cudasim ## write dist/libcudasim-ptx.so, which runs the committed P
 planted: cudasim ## plant faults of 15 classes in kernels and device code; fail if a test misses one (ARGS=--write: docs/results/mutations.md)
 	@set -e; exports=$$(tools/cuda-env.sh); eval "$$exports"; python3 tools/planted/planted.py $(ARGS)
 
+.PHONY: judges
+judges: ## run others' test suites against khop, at pinned commits (ONLY=graphar: one suite; FOLDER=DIR: their sources): docs/results/judges.md; 5 GB, 90 minutes
+	CGO_ENABLED=0 go build -o dist/khop ./cmd/khop
+	$(MAKE) library
+	$(or $(PYTHON),python3) tools/judges/run.py --setup $(addprefix --only ,$(ONLY)) $(if $(FOLDER),--sources $(FOLDER)) $(ARGS)
+
 .PHONY: planted-drawn
 planted-drawn: cudasim ## plant N faults in kernels, drawn by SEED, and list those that the device tests miss (ARGS: files)
 	@set -e; exports=$$(tools/cuda-env.sh); eval "$$exports"; python3 tools/planted/drawn.py --count $(or $(N),40) --seed $(or $(SEED),1) $(ARGS)

@@ -216,11 +216,12 @@ def samples():
 
 
 @pytest.mark.parametrize("name", samples())
-def test_samples(khop, tmp_path, name):
+def test_samples(khop, tmp_path, name, record_property):
     path = root() / name
     code, says = convert(khop, path, tmp_path / "d", "--directed")
     if name in REFUSED:
         assert code == 1 and REFUSED[name] in says, says
+        record_property("refused", REFUSED[name])
         return
     assert code == 0, says
     graph, compared = Graph(path), []

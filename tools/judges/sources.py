@@ -1,0 +1,72 @@
+"""Sources of others' suites: of a local folder, or cloned at the pinned commit. Nothing of them enters the project."""
+import pathlib
+import subprocess
+import tarfile
+
+
+class Unobtainable(Exception):
+    """A source that is not here and cannot be fetched, with what was tried."""
+
+
+def git(*arguments, **options):
+    return subprocess.run(["git", *map(str, arguments)], capture_output=True, **options)
+
+
+def repository(folder):
+    """The git directory of a folder: of a clone, a bare repository, or one named repo in it; None if there is none."""
+    for path in (folder / ".git", folder / "repo", folder):
+        if (path / "HEAD").exists() and (path / "objects").is_dir():
+            return path
+    return None
+
+
+def unpack(directory, source, to):
+    """Unpacks the pinned commit of a git directory; whether the directory has it."""
+    part = to.with_name(to.name + ".part")
+    part.mkdir(parents=True, exist_ok=True)
+    with subprocess.Popen(["git", "--git-dir", directory, "archive", source["commit"], *source["folders"]],
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as run:
+        try:
+            with tarfile.open(fileobj=run.stdout, mode="r|") as archive:
+                archive.extractall(part, filter="data")
+        except tarfile.ReadError:
+            return False
+    if run.returncode:
+        return False
+    part.rename(to)
+    return True
+
+
+def obtain(name, source, given, kept):
+    """The folder of a source, and how it came: (path, "" or a remark). given is --sources, kept where copies stay."""
+    at = kept / source["commit"][:12] / name
+    if at.is_dir():
+        return at, ""
+    local = given / name if given else None
+    if local and local.is_dir():
+        directory = repository(local)
+        if directory is None:
+            return local, "a folder as given, whose commit nobody has checked"
+        if unpack(directory, source, at):
+            return at, ""
+        raise Unobtainable(f"{local} does not have commit {source['commit'][:12]}: fetch it there")
+    clone = kept / (name + ".git")
+    clone.mkdir(parents=True, exist_ok=True)
+    git("init", "--bare", "-q", clone)
+    run = git("--git-dir", clone, "fetch", "-q", "--depth", "1", source["repository"], source["commit"])
+    if run.returncode or not unpack(clone, source, at):
+        said = run.stderr.decode(errors="replace").strip().splitlines() or ["git gave no files"]
+        where = f"{local} is not there" if local else "no --sources"
+        raise Unobtainable(f"{where}, and {source['repository']} cannot be cloned: {said[-1]}")
+    return at, ""
+
+
+def below(sources, names, kept):
+    """A folder that has several sources side by side, as links."""
+    folder = kept / "+".join(names)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        link = folder / name
+        link.unlink(missing_ok=True)
+        link.symlink_to(pathlib.Path(sources[name]).resolve())
+    return folder

@@ -55,7 +55,7 @@ def committed():
 
 
 def worse(suite, now, before):
-    """What is worse than the committed result, in sentences: failures that were none, and fewer passes."""
+    """What is worse than the committed result, in sentences: new failures, and fewer passes."""
     if before is None or suite.get("without"):
         return []
     known_then = set(before["failed"]) | set(before["refused"]) | set(before["theirs"])

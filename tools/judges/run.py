@@ -79,7 +79,7 @@ def pytest_command(suite, fill):
 
 
 def environment(suite, fill, cases, scratch):
-    """Variables of a suite. What pytest is told here also holds for the pytest that one of khop's own tests starts."""
+    """Variables of a suite. What pytest gets here also holds for the pytest that one of khop's own tests starts."""
     plugins = ["judges_cases", *suite.get("plugins", []), *(["judges_patch"] if "patch" in suite else [])]
     told = [f"-p {plugin}" for plugin in plugins]
     if "left_out" in suite:

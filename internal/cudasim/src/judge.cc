@@ -53,6 +53,7 @@ typedef std::array<char, kPage> Page;
 typedef std::unordered_map<uintptr_t, Page> Pages;
 static Pages before, judged;
 static uintptr_t lastKept;
+static uint64_t written;                              // bytes, by the judge
 
 static Page& copyOf(Pages& pages, uintptr_t page, const void* from) {
   auto added = pages.try_emplace(page);
@@ -97,6 +98,7 @@ static int readForJudge(uint64_t from, size_t n, void* to) {
 
 static int writeOfJudge(uint64_t to, size_t n, const void* from) {
   if (!lives(to, n) || findRange(to)->readOnly) return 0;
+  written += n;
   for (const char* in = (const char*)from; n;) {
     uintptr_t page = to & ~(kPage - 1);
     size_t part = std::min<size_t>(n, page + kPage - to);
@@ -149,17 +151,19 @@ void judgeBegins(const Launch* L) {
   before.clear();
   judged.clear();
   lastKept = 0;
+  written = 0;
   sumTraffic(L->kernel, trafficBefore);
 }
 
 static void write(const Launch* L, const char* why, const Verdict& v, const JudgeLaunch& j, double seconds) {
+  static const char* const orders[] = {"forward", "reverse", "random"};
   Traffic ours[2];
   sumTraffic(L->kernel, ours);
   char line[2048];
-  int n = snprintf(line, sizeof line, "%s\t%s\t%llu\t%llu\t%.4f\t%u,%u,%u\t%u", L->kernel->name.c_str(),
-                   why ? "refused" : v.differ ? "differ" : "equal", (unsigned long long)v.changed,
-                   (unsigned long long)v.differ, seconds, L->grid[0], L->grid[1], L->grid[2],
-                   L->block[0] * L->block[1] * L->block[2]);
+  int n = snprintf(line, sizeof line, "%s\t%s\t%llu\t%llu\t%llu\t%.4f\t%u,%u,%u\t%u\t%s", L->kernel->name.c_str(),
+                   why ? "refused" : v.differ ? "differ" : "equal", (unsigned long long)written,
+                   (unsigned long long)v.changed, (unsigned long long)v.differ, seconds, L->grid[0], L->grid[1], L->grid[2],
+                   L->block[0] * L->block[1] * L->block[2], orders[G.config.order]);
   for (int kind = 0; kind < 2; kind++) {
     const Traffic &a = ours[kind], &b = trafficBefore[kind];
     const uint64_t mine[] = {a.instructions - b.instructions, a.lanes - b.lanes, a.sectors - b.sectors,

@@ -1,7 +1,8 @@
 // A second opinion on each kernel: after ours has run, a judge runs the PTX of the same launch on memory as it was
 // before, and the bytes that both leave are compared. README.md says how to ask for it.
 //
-// Memory is kept by pages: what ours is about to write, as it was (`before`), and what the judge has written (`judged`).
+// Memory is kept by pages: what ours is about to write, as it was (`before`), and what the judge has written
+// (`judged`).
 #include "judge.h"
 
 #include <dlfcn.h>

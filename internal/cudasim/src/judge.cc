@@ -163,8 +163,8 @@ static void write(const Launch* L, const char* why, const Verdict& v, const Judg
   char line[2048];
   int n = snprintf(line, sizeof line, "%s\t%s\t%llu\t%llu\t%llu\t%.4f\t%u,%u,%u\t%u\t%s", L->kernel->name.c_str(),
                    why ? "refused" : v.differ ? "differ" : "equal", (unsigned long long)written,
-                   (unsigned long long)v.changed, (unsigned long long)v.differ, seconds, L->grid[0], L->grid[1], L->grid[2],
-                   L->block[0] * L->block[1] * L->block[2], orders[G.config.order]);
+                   (unsigned long long)v.changed, (unsigned long long)v.differ, seconds, L->grid[0], L->grid[1],
+                   L->grid[2], L->block[0] * L->block[1] * L->block[2], orders[G.config.order]);
   for (int kind = 0; kind < 2; kind++) {
     const Traffic &a = ours[kind], &b = trafficBefore[kind];
     const uint64_t mine[] = {a.instructions - b.instructions, a.lanes - b.lanes, a.sectors - b.sectors,

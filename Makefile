@@ -312,6 +312,11 @@ cudasim: ## compile every .cu into dist/libcudasim.so, a driver that checks kern
 cudasim-ptx: cudasim ## write dist/libcudasim-ptx.so, which runs the committed PTX in place of the .cu files
 	@flock dist/.cudasim.lock sh -c 'python3 tools/ptx/pack.py dist/ptx && $(MAKE) --no-print-directory -s -j2 -C internal/cudasim ptx'
 
+.PHONY: ptx-judge
+ptx-judge: cudasim ## let another interpreter of PTX, JUDGE=LIBRARY, run each launch of the device tests, and compare bytes (ARGS: folders)
+	@set -e; exports=$$(tools/cuda-env.sh); eval "$$exports"; \
+		KHOP_CUDA_DRIVER=$$PWD/dist/libcudasim.so python3 tools/ptxjudge/ptxjudge.py "$(JUDGE)" $(ARGS)
+
 .PHONY: planted
 planted: cudasim ## plant faults of 15 classes in kernels and device code; fail if a test misses one (ARGS=--write: docs/results/mutations.md)
 	@set -e; exports=$$(tools/cuda-env.sh); eval "$$exports"; python3 tools/planted/planted.py $(ARGS)

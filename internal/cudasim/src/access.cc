@@ -3,6 +3,7 @@
 // them.
 #include <algorithm>
 
+#include "judging.h"
 #include "race.h"
 #include "sim.h"
 
@@ -77,6 +78,7 @@ static inline __attribute__((always_inline)) void access(uintptr_t a, unsigned s
       if (takeDown(*r, kind)) checkCells(c, f, kind, a, size, pc, {r->recorded, &r->shared});
     }
   }
+  if (unlikely(G.judging) && r && kind != READ) keepForJudge(a, size);
   if (r && (G.config.checks & COUNT_LINES)) logAccess(f, code, a, size, kind != READ);
 }
 

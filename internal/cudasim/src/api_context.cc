@@ -6,6 +6,7 @@
 
 #include "config.h"
 #include "findings.h"
+#include "judging.h"
 #include "memory.h"
 #include "streams.h"
 
@@ -45,6 +46,7 @@ API cuInit(unsigned flags) {
     started = true;
     pthread_key_create(&currentKey, [](void* s) { delete (Stack*)s; });
     readEnvironment();
+    initJudge();
     seedStreams(G.config.seed);
     startWorker();
   }

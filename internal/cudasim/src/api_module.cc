@@ -10,6 +10,7 @@
 
 #include "config.h"
 #include "findings.h"
+#include "judging.h"
 #include "streams.h"
 
 std::map<std::string, Kernel>& kernels() {
@@ -86,6 +87,9 @@ static CUresult load(void** module, const void* image) {
   auto m = std::make_unique<Module>();
   for (size_t at = 0; (at = ptx.find(".entry", at)) != std::string::npos; at++)
     if (CUresult rc = readEntry(ptx, at, m.get())) return rc;
+  std::vector<std::string> entries;
+  for (auto& f : m->functions) entries.push_back(f.first);
+  judgeModule(ptx, entries);
   *module = m.get();
   modules.insert(m.release());
   return kSuccess;

@@ -7,6 +7,7 @@
 
 #include "fiber.h"
 #include "findings.h"
+#include "judging.h"
 #include "sim.h"
 
 Simulator G;
@@ -171,6 +172,7 @@ void runKernel(Launch* L) {
   k->launches++;
   for (Warp& w : G.warps) memset(w.know, 0, sizeof w.know);
   resetFibers();
+  judgeBegins(L);
   const unsigned* g = L->grid;
   uint64_t blocks = (uint64_t)g[0] * g[1] * g[2];
   int threads = L->block[0] * L->block[1] * L->block[2];
@@ -189,6 +191,7 @@ void runKernel(Launch* L) {
   }
   dropTraces();                                       // left over only by an aborted launch
   G.current = nullptr;
+  judgeEnds(L, !aborted && !G.sticky());
 }
 
 // --- Built-in variables ----------------------------------------------------------------------------------------------

@@ -171,6 +171,7 @@ struct Simulator {
   Config config;
   // hot, of the kernel that runs
   Fiber* current = nullptr; Launch* launch = nullptr;
+  bool judging = false;                // what it writes is kept for judge.cc
   uint32_t block = 0, blockStamp = 0, orderedLaunch = 0; uint3 blockIdx;
   uint32_t now = 0, blockSync = 0;     // clock of the launch; its value at the block's last barrier
   Fiber fibers[kMaxThreads]; Warp warps[kWarps]; int warpsUsed = 0;

@@ -165,6 +165,7 @@ def test_blocks_that_are_not_followed_are_known():
         "needs a checkout of khop": 12,
         "needs a checkout of khop and a GPU": 3,
         "needs a release": 2,
+        "needs a server": 1,
         "needs a store": 4,
         "needs several machines": 1,
         "needs tables of yours": 1,

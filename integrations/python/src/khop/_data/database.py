@@ -8,10 +8,8 @@ import pathlib
 import re
 from typing import TYPE_CHECKING, Any, Mapping, Optional
 
-from . import tables
-from .._native import program
+from . import converted, tables
 from .. import binary as _binary
-from .._native.scratch import Scratch
 from ..errors import WriteError
 
 if TYPE_CHECKING:
@@ -53,13 +51,8 @@ def write(
     about: Mapping[str, Mapping[str, Any]] = {
         "pkey": primary_keys or {}, "fkeys": keys or {}, "time_col": times or {}, "kinds": kinds or {}}
     _check(data, about)
-    target = pathlib.Path(os.fsdecode(path)).absolute()
-    try:
-        scratch = Scratch(f".{target.name}.", str(target.parent))
-    except OSError as e:
-        raise WriteError(f"{target.parent}: {e.strerror}") from None
-    try:
-        folder = pathlib.Path(scratch.file("database"))
+    def spill(scratch: pathlib.Path) -> pathlib.Path:
+        folder = scratch / "database"
         entries = {name: {field: of[name] for field, of in about.items() if name in of} for name in data}
         for number, (name, table) in enumerate(data.items()):
             entries[name]["file"] = _save(folder / "db", name, table, number)
@@ -71,11 +64,9 @@ def write(
                 if task.get(split) is not None:
                     _save(at, split, task[split], 0)
             _describe(at, {"name": name, **{k: v for k, v in task.items() if k not in _ROWS}})
-        given: Any = {**options, "from": "relbench"}
-        program.run("convert", [str(folder), str(target)], given, binary, WriteError,
-                    clean=lambda said: said.replace(f"{folder}{os.sep}", "").replace(str(folder), "the database"))
-    finally:
-        scratch.close()
+        return folder
+    given: Any = {**options, "from": "relbench"}
+    converted.write(path, spill, "the database", given, binary)
 
 
 def _of_relbench(data: Any, primary_keys: Any, keys: Any, times: Any) -> Any:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import pathlib
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Tuple, Union
 
 import numpy as np
 
-from . import graphs as _graphs, tables
-from .._native import library as _library, program, streams
+from . import converted, graphs as _graphs, tables
+from .._native import library as _library, streams
 from .. import binary as _binary
-from ..errors import ForkError, LibraryNotFound, WriteError, warn
+from ..errors import ForkError, LibraryNotFound, warn
 from .._feed.protocol import FOREIGN
 from .._native.scratch import SMALL, Scratch
 
@@ -52,22 +51,7 @@ def write(path: _binary.PathLike, data: Any, *, binary: Optional[_binary.PathLik
     The arrays pass through temporary files beside path, which take as much room. WriteError names what is wrong, and
     where; then there is no dataset, or still the one that was there before.
     """
-    target = pathlib.Path(os.fsdecode(path)).absolute()
-    try:
-        scratch = Scratch(f".{target.name}.", str(target.parent))
-    except OSError as e:
-        raise WriteError(f"{target.parent}: {e.strerror}") from None
-    folder = scratch.path
-    try:
-        source = _spill(pathlib.Path(folder), data)
-
-        def clean(said: str) -> str:
-            said = said.replace(str(source) + os.sep, "").replace(str(source), "the graph")
-            return said.replace(folder + os.sep, "")
-
-        program.run("convert", [str(source), str(target)], options, binary, WriteError, _size(data) <= SMALL, clean)
-    finally:
-        scratch.close()
+    converted.write(path, lambda folder: _spill(folder, data), "the graph", options, binary, _size(data) <= SMALL)
 
 
 def temporary(

@@ -10,7 +10,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/khop-gnn/khop/formats/internal/parquetrows"
-	foreign "github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -210,21 +209,15 @@ func (j *job) tellGarColumns(of string, columns []graph.Column) {
 	}
 }
 
-// garTexts returns the lists of strings that have one for each node of a type.
+// garTexts returns the lists of strings that have one for each node of a type, and notes the others.
 func (j *job) garTexts(t int) (names []string, err error) {
-	for _, name := range foreign.ListsOf(j.ds, t) {
+	names, others, err := NodeTexts(j.ds, t)
+	for _, name := range others {
 		list, err := j.ds.Strings(t, name)
-		if err == nil {
-			err = j.ds.Verify(list.Bytes())
-		}
 		if err != nil {
 			return nil, err
 		}
-		if n := &j.s.Nodes[t]; name == "class" || list.Len() != n.Count {
-			j.note("the %d strings %q of %q are left out: they are not of its nodes", list.Len(), name, n.Name)
-			continue
-		}
-		names = append(names, name)
+		j.note("the %d strings %q of %q are left out: they are not of its nodes", list.Len(), name, j.s.Nodes[t].Name)
 	}
-	return names, nil
+	return names, err
 }

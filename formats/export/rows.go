@@ -6,6 +6,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/internal/parquetrows"
+	foreign "github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -38,6 +39,26 @@ func put(ctx context.Context, ds *formats.Dataset, rows func(*job) error) error 
 		return err
 	}
 	return pinned.Guard(func() error { return rows(&job{source: x, res: &Result{}}) })
+}
+
+// NodeTexts returns the names of the lists of strings that have one for each node of a type, and of those that have
+// not, such as that of its classes. All have been compared with their checksums: formats.ErrCorrupt.
+func NodeTexts(ds *formats.Dataset, t int) (of, others []string, err error) {
+	for _, name := range foreign.ListsOf(ds, t) {
+		list, err := ds.Strings(t, name)
+		if err == nil {
+			err = ds.Verify(list.Bytes())
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		if name == "class" || list.Len() != ds.Graph().Schema().Nodes[t].Count {
+			others = append(others, name)
+		} else {
+			of = append(of, name)
+		}
+	}
+	return of, others, nil
 }
 
 // parquetOf writes the rows of a table as Parquet.

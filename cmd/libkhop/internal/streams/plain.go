@@ -225,9 +225,7 @@ func arrayOf(t arrow.DataType, n, nulls int, valid, data []byte, children ...arr
 	if data != nil {
 		buffers = append(buffers, memory.NewBufferBytes(data))
 	}
-	d := array.NewData(t, n, buffers, children, nulls, 0)
-	defer d.Release()
-	return array.MakeFromData(d)
+	return ofBuffers(t, int64(n), nulls, children, buffers...)
 }
 
 // lists returns lists whose elements are plain.

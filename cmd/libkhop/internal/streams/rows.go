@@ -65,6 +65,7 @@ func newRows(ds *formats.Dataset, mem memory.Allocator, of int, rows put) (*Rows
 	r := &Rows{ds: ds, mem: mem, cancel: cancel, records: make(chan arrow.Record), begun: make(chan error, 1)}
 	r.keeps.Store(1)
 	r.users.Store(1)
+	// A goroutine and not iter.Pull, which wants one thread: C may ask for each record from another.
 	r.ended.Go(func() {
 		defer close(r.records)
 		r.failed = rows(ctx, ds, of, &table{rows: r, ctx: ctx, of: of})
@@ -184,23 +185,15 @@ type texts struct {
 
 // strings returns the lists with a string for each node, verified.
 func (r *Rows) strings(nodeType int) (list []texts, err error) {
-	for _, c := range r.ds.Manifest().Columns {
-		if c.Owner != fmt.Sprint("nodes/", nodeType) || c.DType != "utf8" {
-			continue
-		}
-		s, err := r.ds.Strings(nodeType, c.Name)
+	names, _, err := export.NodeTexts(r.ds, nodeType)
+	for _, name := range names {
+		s, err := r.ds.Strings(nodeType, name)
 		if err != nil {
 			return nil, err
 		}
-		if s.Len() != r.ds.Graph().Schema().Nodes[nodeType].Count {
-			continue // of classes or categories
-		}
-		if err := r.ds.Verify(s.Bytes()); err != nil {
-			return nil, err
-		}
-		list = append(list, texts{c.Name, s})
+		list = append(list, texts{name, s})
 	}
-	return list, nil
+	return list, err
 }
 
 // arrow returns the type that the column has in Arrow.

@@ -151,11 +151,11 @@ func (p *parts) table() (*tables.Wide, error) {
 
 // checkOffsets compares where edges begin with how many there are. Offsets that are missing are not needed.
 func (p *parts) checkOffsets() error {
+	if !p.l.Ordered {
+		return nil
+	}
 	missing := int64(0)
 	for k, n := range p.edges {
-		if !p.l.Ordered {
-			return nil
-		}
 		at := p.folder.In(fmt.Sprint("offset/chunk", k))
 		files := chunkFiles(at)
 		if files == nil {

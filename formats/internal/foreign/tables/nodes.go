@@ -382,7 +382,7 @@ var splitNames = map[string]string{"train": "train", "training": "train", "val":
 // split adds the splits: of a column of their names, or of masks.
 func (x *graphOf) split(ctx context.Context, n *nodeType, node *source.NodeType, used map[int]bool) error {
 	t, at := n.table, n.table.has("split")
-	if x.m.Whole || t.wide { // nobody says that it is one
+	if x.byNoName(t) {
 		at = -1
 	}
 	if n.spec.Split != "" {
@@ -535,7 +535,7 @@ func (x *graphOf) others(ctx context.Context, n *nodeType, node *source.NodeType
 		}
 		return nil
 	}
-	rest, err := x.rest(ctx, t, used, x.m.Whole || t.wide)
+	rest, err := x.rest(ctx, t, used, x.byNoName(t))
 	for _, i := range rest {
 		if err == nil {
 			err = add(t.list[i].Name, i)
@@ -567,7 +567,7 @@ func (x *graphOf) rest(ctx context.Context, t *table, used map[int]bool, texts b
 	case left != nil && texts:
 		x.g.Tell(source.LeftOut, t.name, int64(len(left)),
 			"%s: not stored, since they are neither numbers nor texts: %s", t.name, source.Few(left))
-	case left != nil && (x.m.Whole || t.wide):
+	case left != nil && x.byNoName(t):
 		x.g.Tell(source.LeftOut, t.name, int64(len(left)), "%s: not stored, since edges have numbers alone: %s", t.name,
 			source.Few(left))
 	case left != nil:

@@ -22,6 +22,9 @@ type Wide struct {
 	Groups []Group
 }
 
+// byNoName reports whether a column of a table has a role only where somebody says so, not by its name.
+func (x *graphOf) byNoName(t *table) bool { return x.m.Whole || t.wide }
+
 // Chunk is some consecutive rows.
 type Chunk struct {
 	Rows int64
@@ -183,86 +186,6 @@ func (t *table) checkIndex(ctx context.Context, name string) error {
 			}
 		}
 		row += int64(b.Rows)
-		return nil
-	})
-}
-
-// fillGaps makes numbers of which some are missing floating-point numbers, and notes how many are. It looks at columns
-// that may lack some.
-func (x *graphOf) fillGaps(ctx context.Context, t *table, g *Group, may map[string]bool) error {
-	for _, d := range g.Columns {
-		at := t.find(d.Name)
-		f := &t.list[at]
-		if !d.Gaps || !may[f.Name] || f.Bad != "" || f.List || f.Unit != "" || !f.Text && f.DType.IsFloat() {
-			continue
-		}
-		missing, err := t.missing(ctx, at)
-		if err != nil {
-			return err
-		}
-		if f.Gaps = missing > 0 && !f.Text; f.Gaps {
-			x.g.Tell(source.Altered, f.Name, missing, "%s: %q is float64: %s missing, and NaN", t.name, f.Name,
-				source.Counted(missing, "number is", "numbers are"))
-			if err := x.tellRounded(ctx, t, at); err != nil {
-				return err
-			}
-		} else if missing > 0 {
-			x.g.Tell(source.Altered, f.Name, missing, "%s: %q: %s missing, and empty", t.name, f.Name,
-				source.Counted(missing, "text is", "texts are"))
-		}
-	}
-	return nil
-}
-
-// tellRounded notes whole numbers that float64 does not hold.
-func (x *graphOf) tellRounded(ctx context.Context, t *table, column int) error {
-	f, rounded := &t.list[column], int64(0)
-	if f.DType.Size() < 8 {
-		return nil
-	}
-	err := t.scan(ctx, []int{column}, func(b *columnar.Batch) error {
-		for data := b.Columns[0].Data; len(data) >= 8; data = data[8:] {
-			if v := f.DType.Integer(data); v > 1<<53 || v < -1<<53 {
-				rounded++
-			}
-		}
-		return nil
-	})
-	if rounded > 0 {
-		x.g.Tell(source.Altered, f.Name, rounded, "%s: %q: %s beyond 2^53, and may be rounded", t.name, f.Name,
-			source.Counted(rounded, "number is", "numbers are"))
-	}
-	return err
-}
-
-// missing counts the values that a column lacks. An empty cell of a CSV is a text.
-func (t *table) missing(ctx context.Context, column int) (n int64, err error) {
-	if t.isText() && t.list[column].Text {
-		return 0, nil
-	}
-	known := true
-	for i, p := range t.parts {
-		file, ok := p.(*parquet.File)
-		if !ok {
-			known = false
-			break
-		}
-		in, err := file.Missing(column)
-		if err != nil {
-			return 0, wrap(ctx, t.at[i], err)
-		}
-		known, n = known && in >= 0, n+in
-	}
-	if known {
-		return n, nil
-	}
-	n = 0
-	return n, t.scan(ctx, []int{column}, func(b *columnar.Batch) error {
-		for i := range b.Rows {
-			if b.Columns[0].Null(i) {
-				n++
-			}
-		}
 		return nil
 	})
 }

@@ -20,7 +20,8 @@ result and does not any more fails the command, as fewer passes do, or fewer pro
 must have.
 
 *Refused* are cases that khop is known not to do, with the reason below. *Theirs* fail without khop, too. *Skipped* are
-cases that skip themselves: they want a download, a GPU or another library.
+cases that skip themselves: they want a download, a GPU or another library. *khop* is its commit, the date and the
+machine.
 """
 
 
@@ -102,11 +103,11 @@ def page(plan, results):
             count = r["passed"] + r["skipped"] + len(r["refused"]) + len(r["theirs"]) + len(r["failed"])
             rows.append((name, suite["about"], number(count), number(r["passed"]), number(len(r["refused"])),
                          number(len(r["failed"])), number(len(r["theirs"])), number(r["skipped"]),
-                         number(r.get("products", 0)), r["seconds"]))
+                         number(r.get("products", 0)), r["seconds"], r.get("khop", "")))
         else:
-            rows.append((name, suite["about"] + ": **not run yet**", *[""] * 8))
+            rows.append((name, suite["about"] + ": **not run yet**", *[""] * 9))
     parts = [TEXT, table(["suite", "what", "cases", "passed", "refused", "failed", "theirs", "skipped", "products",
-                          "seconds"], rows)]
+                          "seconds", "khop"], rows)]
     parts.append("\n## Sources\n\n" + table(["source", "commit", "licence"], [
         (f"[{name}]({s['repository']})", f"`{s['commit'][:12]}`" + (f", {s['release']}" if "release" in s else ""),
          s["licence"]) for name, s in plan["sources"].items()]).replace("---:", "---"))

@@ -69,6 +69,13 @@ def setup():
     shutil.copy(pins, folder / "installed.txt")
 
 
+def here():
+    """The commit of khop, the date and the processor."""
+    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short=8", "HEAD"], capture_output=True, text=True)
+    models = re.findall(r"^model name\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.M)
+    return f"{commit.stdout.strip()}, {time.strftime('%Y-%m-%d')}, {len(models)} x {models[0]}"
+
+
 def pytest_command(suite, fill):
     command = ["nice", "-n", "10", PYTHONS[suite["environment"]], "-m", "pytest", "-q", "--tb=no", "-rN", "-W",
                "ignore", "-p", "no:cacheprovider"]
@@ -131,7 +138,7 @@ def run(name, suite, folders):
     if status not in (0, 1):
         raise CannotRun(f"pytest ends with status {status}; see {kept}/output.txt")
     cases, products, covered = read(kept / "cases.jsonl")
-    result = {"commits": "", "seconds": round(time.monotonic() - began)}
+    result = {"commits": "", "seconds": round(time.monotonic() - began), "khop": here()}
     return cases, {**result, **({"products": products, "with products": covered} if "patch" in suite else {})}
 
 

@@ -22,14 +22,17 @@ FANOUTS = (15, 10, 5)  # the first leaves the seeds: PyG's and khop's order; DGL
 BATCH_SIZE = 1024
 
 
-def arguments(description):
-    """Parses the arguments that all contestants share, and fixes the thread count before a library can read it."""
+def arguments(description, *switches):
+    """Parses the arguments that all contestants share, and switches of their own, and fixes the thread count before a
+    library can read it."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--data", required=True, help="folder with indptr.npy, indices.npy, x.npy, seeds.npy")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--batches", type=int, default=60)
     parser.add_argument("--warmup", type=int, default=6)
     parser.add_argument("--json", action="store_true", help="answer commands; without it: run each way once and print")
+    for switch in switches:
+        parser.add_argument(switch, action="store_true")
     args = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(args.threads)
     os.environ.setdefault("DGLBACKEND", "pytorch")

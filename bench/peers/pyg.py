@@ -1,14 +1,15 @@
-"""PyG's NeighborLoader on pyg-lib where setup.sh has built it, else on torch-sparse. It expands only nodes that are new
-at a hop.
+"""PyG's NeighborLoader on pyg-lib where pyg_lib_build.py has built it, else on torch-sparse; with --khop the one of
+khop.pyg in its place, with nothing else changed. Both expand only nodes that are new at a hop.
 
-The graph is an edge_index sorted by destination: with a SparseTensor PyG sorts the edges of every batch again. Its ways
-are the loader's: everything in the main process, or in as many workers as there are threads.
+The graph is an edge_index sorted by destination: with a SparseTensor PyG sorts the edges of every batch again. PyG's
+ways are everything in the main process, or in as many worker processes as there are threads; khop.pyg's threads are
+those of the process.
 """
 import warnings
 
 import peer
 
-args = peer.arguments(__doc__)
+args = peer.arguments(__doc__, "--khop")
 warnings.filterwarnings("ignore")
 import numpy as np
 import torch
@@ -20,9 +21,16 @@ import torch_geometric
 from torch_geometric.data import Data
 from torch_geometric.loader import NeighborLoader
 
-WAYS = {"main": 0}  # worker processes
-if args.threads > 1:
-    WAYS[f"workers={args.threads}"] = args.threads
+VERSIONS = {"torch_geometric": torch_geometric.__version__, engine.__name__: engine.__version__,
+            "torch": torch.__version__}
+WAYS = {"main": {"num_workers": 0}}
+if args.khop:
+    import khop
+    from khop.pyg import NeighborLoader
+    VERSIONS["khop"] = khop.__version__
+    WAYS["main"] = {"options": {"workers": args.threads}}
+elif args.threads > 1:
+    WAYS[f"workers={args.threads}"] = {"num_workers": args.threads, "persistent_workers": True}
 
 indptr, indices, seeds, x = peer.load(args, ids="int64")
 num_nodes = len(indptr) - 1
@@ -33,18 +41,18 @@ del indices
 loaders = {}
 
 
-def loader(features, workers):
+def loader(features, way):
     data = Data(edge_index=edge_index, num_nodes=num_nodes)
     if features:
         data.x = x
     return NeighborLoader(data, num_neighbors=list(peer.FANOUTS), input_nodes=seeds, batch_size=peer.BATCH_SIZE,
                           shuffle=False,
-                          is_sorted=True, num_workers=workers, persistent_workers=workers > 0)
+                          is_sorted=True, **WAYS[way])
 
 
 def batches(features, way):
     if (features, way) not in loaders:  # kept, so that worker processes start only once
-        loaders[features, way] = loader(features, WAYS[way])
+        loaders[features, way] = loader(features, way)
     return iter(loaders[features, way])
 
 
@@ -67,6 +75,4 @@ def hops(batch):
     return edges, nodes, len(batch.x) if "x" in batch else 0
 
 
-peer.serve(args, {"sampling": list(WAYS), "features": list(WAYS)}, batches, hops,
-           {"torch_geometric": torch_geometric.__version__, engine.__name__: engine.__version__,
-            "torch": torch.__version__})
+peer.serve(args, {"sampling": list(WAYS), "features": list(WAYS)}, batches, hops, VERSIONS)

@@ -78,7 +78,7 @@ def speed_table(result, what):
             if mine is None:
                 cells.append("")
                 continue
-            against = [] if name.startswith("khop") else ratios(mine, reference(rows, mine) or ())
+            against = [] if name.startswith("khop,") else ratios(mine, reference(rows, mine) or ())
             cells.append(median_spread([r["ms"] for r in mine])
                          + (f"; {median_spread(against)} times" if against else ""))
         if memory:
@@ -92,7 +92,7 @@ def limit_table(result):
     """What share of the machine's limit khop's ways reach: sampling, and with rows."""
     found = [by_setting(result, what) for what in ("sampling", "features")]
     share = lambda rows, name: median_spread(shares(rows[name], rows[name]), 2)
-    names = list(dict.fromkeys(name for rows in found[0].values() for name in rows if name.startswith("khop")))
+    names = list(dict.fromkeys(name for rows in found[0].values() for name in rows if name.startswith("khop,")))
     lines = [f"| | {' | '.join(found[0])} |", "|---" * (1 + len(found[0])) + "|"]
     for name in names:
         cells = [f"{share(found[0][title], name)}, {share(found[1][title], name)}" for title in found[0]]
@@ -149,6 +149,21 @@ def ahead_table(result):
     return lines
 
 
+def swap_table(result):
+    """How many times as long PyG's own loader takes as khop.pyg's in its place."""
+    found = {title_of(s): s for s in result["settings"]}
+    lines = ["| | " + " | ".join(found) + " |", "|---" * (1 + len(found)) + "|"]
+    for what, title in (("sampling", "sampling"), ("features", "with rows")):
+        cells = []
+        for setting in found.values():
+            ways = best_ways(result["runs"], what=what, setting=setting)
+            of = {name: mine for (name, _), mine in ways.items()}
+            ahead = ratios(of.get("PyG", []), of.get("khop.pyg", []))
+            cells.append(median_spread(ahead) if ahead else "")
+        lines.append(f"| {title} | " + " | ".join(cells) + " |")
+    return lines
+
+
 def markdown(result):
     machine, work, runs = result["machine"], result["workload"], result["runs"]
     versions = "; ".join(f"{peer}: " + ", ".join(f"{k} {v}" for k, v in v.items()) for peer,
@@ -181,12 +196,15 @@ def markdown(result):
         "- khop *resident* holds both in huge-page memory, too; *mapped* reads files through the warm page cache, "
         "which does not count as its memory. *degree* is a dataset that was converted with `--reorder degree`; narrow "
         "rows are delivered as they are stored. *new* expands only the nodes that are new at a hop, as PyG does. "
-        "*Times* is how many times as long a peer takes as khop, resident, and PyG as khop, resident, new.",
+        "*Times* is how many times as long a peer takes as khop, resident, and PyG and khop.pyg as khop, resident, "
+        "new. *khop.pyg* is PyG's script with one import changed: batches are torch's tensors.",
         "",
         "## Sampling", "", "Milliseconds a batch:", "", *speed_table(result, "sampling"), "",
         "## Sampling and feature rows", "", "Milliseconds a batch; the memory is that of the leftmost cell:", "",
         *speed_table(result, "features"), "",
         "How many times as long as khop with *degree* DGL takes with float32:", "", *ahead_table(result), "",
+        *(["How many times as long PyG's loader takes as khop.pyg's in its place:", "", *swap_table(result), ""]
+          if "khop.pyg" in result["versions"] else []),
         "## The limit", "",
         "The limit is the time in which the machine reads as many lines at random places, and copies as many bytes, as "
         "khop's batch needs (`khop bench --limit`). The share of it that is reached, sampling and with rows:", "",

@@ -31,11 +31,12 @@ SLOW_WAY = 1.5  # a peer's way this much slower than its best is not run after t
 # malloc keeps what it got: without this the peers spend half of their time on page faults.
 TUNED = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(32 << 30), "MALLOC_TOP_PAD_": str(64 << 20)}
 
-# Name: (environment, script, frontier, share of --batches). PyG takes over a second a batch, so it makes fewer.
+# Name: (environment, script and its switches, frontier, share of --batches). PyG is slow, so it makes fewer.
 PEERS = {
-    "GraphBolt": ("dgl", "graphbolt.py", "all", 1),
-    "DGL": ("dgl", "dgl_classic.py", "all", 1),
-    "PyG": ("pyg", "pyg.py", "new", 1 / 6),
+    "GraphBolt": ("dgl", ["graphbolt.py"], "all", 1),
+    "DGL": ("dgl", ["dgl_classic.py"], "all", 1),
+    "PyG": ("pyg", ["pyg.py"], "new", 1 / 6),
+    "khop.pyg": ("pyg", ["pyg.py", "--khop"], "new", 1),
 }
 # Ways of khop: (name, options, frontier, order, type of the features). "resident" is what the peers do: the graph and
 # the features in memory of the process. More are of the dataset in the order --order, and of narrow types, which are
@@ -91,21 +92,23 @@ def say(text):
     print(time.strftime("%H:%M:%S"), text, file=sys.stderr, flush=True)
 
 
-def environ(threads):
+def environ(threads, args):
     one = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), "DGLBACKEND": "pytorch"}
-    return {**os.environ, **TUNED, **one}
+    khop = {"KHOP_BIN": str(args.khop), "KHOP_LIBRARY": str(args.library),
+            "PYTHONPATH": str(REPO / "integrations" / "python" / "src")}
+    return {**os.environ, **TUNED, **one, **khop}
 
 
 class Peer:
     """A peer's process. It holds the graph and the features in its own memory from the first round to the last."""
 
     def __init__(self, name, args, data, threads):
-        env, script, self.frontier, share = PEERS[name]
+        env, (script, *switches), self.frontier, share = PEERS[name]
         self.name, self.threads = name, threads
         batches = max(5, round(args.batches * share))
-        command = [args.dir / env / "bin" / "python", HERE / script, "--data", data, "--threads", threads,
+        command = [args.dir / env / "bin" / "python", HERE / script, *switches, "--data", data, "--threads", threads,
                    "--batches", batches, "--warmup", min(args.warmup, batches), "--json"]
-        self.process = subprocess.Popen([str(c) for c in command], env=environ(threads), text=True,
+        self.process = subprocess.Popen([str(c) for c in command], env=environ(threads, args), text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         hello = self.answer()
         self.versions, self.ways = hello["versions"], hello["ways"]
@@ -179,6 +182,9 @@ def prepare(args):
     if args.khop is None:
         args.khop = args.dir / "khop"
         call(["go", "build", "-o", args.khop, "./cmd/khop"], cwd=REPO)
+    args.library = args.dir / "libkhop.so"
+    if "khop.pyg" in args.peers:
+        call([REPO / "tools" / "libkhop.sh", args.library], cwd=REPO)
     if args.dataset is None:
         args.dataset = args.dir / "products.khop"
         if not args.dataset.exists():
@@ -320,7 +326,7 @@ def measure(args, data, threads, beside, result):
             say(f"index_select, {threads} threads")
             command = [args.dir / "dgl" / "bin" / "python", HERE / "index_select.py", "--data", data, "--threads",
                        threads, "--json"]
-            plain = {k: v for k, v in environ(threads).items() if k not in TUNED}  # it brings its own memory
+            plain = {k: v for k, v in environ(threads, args).items() if k not in TUNED}  # it brings its own memory
             result["index_select"].append(json.loads(call(command, env=plain)))
         runs, versions = contest(args, data, threads, 1 + max((run["round"] for run in before), default=-1))
     result["runs"] += [{"setting": setting, **run} for run in runs]

@@ -39,9 +39,9 @@ def arguments(description, *switches):
     return args
 
 
-def load(args, ids="int32"):
+def load(args, ids="int32", edges=True):
     """Returns indptr (int64), indices and the seeds that the run needs (both `ids`) and x, as tensors over NumPy's own
-    memory.
+    memory; without edges None for indices.
 
     NumPy asks for huge pages for large arrays, which torch does not: the libraries read the graph faster that way.
     """
@@ -58,7 +58,7 @@ def load(args, ids="int32"):
     wanted = (args.warmup + args.batches) * BATCH_SIZE
     if len(seeds) < wanted:
         sys.exit(f"{args.data}/seeds.npy: {len(seeds)} seeds, but {args.warmup} + {args.batches} batches need {wanted}")
-    return read("indptr"), read("indices", ids), seeds[:wanted], read("x")
+    return read("indptr"), read("indices", ids) if edges else None, seeds[:wanted], read("x")
 
 
 def seed_batches(seeds):

@@ -5,6 +5,7 @@ The graph is an edge_index sorted by destination: with a SparseTensor PyG sorts 
 ways are everything in the main process, or in as many worker processes as there are threads; khop.pyg's threads are
 those of the process.
 """
+import os
 import warnings
 
 import peer
@@ -32,12 +33,14 @@ if args.khop:
 elif args.threads > 1:
     WAYS[f"workers={args.threads}"] = {"num_workers": args.threads, "persistent_workers": True}
 
-indptr, indices, seeds, x = peer.load(args, ids="int64")
+indptr, _, seeds, x = peer.load(args, ids="int64", edges=False)
 num_nodes = len(indptr) - 1
-edge_index = torch.from_numpy(np.empty((2, len(indices)), np.int64))  # NumPy's, for its huge pages
-edge_index[0] = indices
-edge_index[1] = torch.repeat_interleave(torch.arange(num_nodes), indptr[1:] - indptr[:-1])
-del indices
+edge_index = np.empty((2, int(indptr[-1])), np.int64)  # NumPy's, for its huge pages; filled without copies beside it
+edge_index[0] = np.load(os.path.join(args.data, "indices.npy"), mmap_mode="r")
+for lo in range(0, num_nodes, 1 << 16):
+    some = indptr[lo:lo + (1 << 16) + 1].numpy()
+    edge_index[1, some[0]:some[-1]] = np.repeat(np.arange(lo, lo + len(some) - 1), np.diff(some))
+edge_index = torch.from_numpy(edge_index)
 loaders = {}
 
 

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/khop-gnn/khop/cmd/khop/internal/rates"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/meters"
 	"github.com/khop-gnn/khop/internal/paths"
@@ -159,7 +160,7 @@ func (c *benchCmd) planned(env *environment, e loader.Estimate) {
 	env.note("the loader will need %s; %s are read from mapped files", needs(e), machine.Bytes(e.FileBytes))
 	if !c.NoMemcpy && !c.NoFeatures {
 		env.note("measuring how fast memory copies then takes %s or more, in place of what the loader took; "+
-			"--no-memcpy leaves it out", machine.Bytes(machine.Probe().CopySource(0)))
+			"--no-memcpy leaves it out", machine.Bytes(rates.CopySource(machine.Probe(), 0)))
 	}
 }
 

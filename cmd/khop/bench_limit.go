@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/khop-gnn/khop/cmd/khop/internal/rates"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/meters"
@@ -243,7 +244,7 @@ func (c *benchCmd) copyRate(env *environment, r *benchResult) (err error) {
 	}
 	m := c.measuringRoom(env)
 	defer closing(&err, m.Close)
-	source, err := m.take(machine.Probe().CopySource(bytes))
+	source, err := m.take(rates.CopySource(machine.Probe(), bytes))
 	dst := make([][]byte, r.Workers)
 	for i := range dst {
 		if err == nil {
@@ -254,7 +255,7 @@ func (c *benchCmd) copyRate(env *environment, r *benchResult) (err error) {
 		return noRoom(env, "how fast memory copies is not measured, as by --no-memcpy", err)
 	}
 	r.MemcpyBytes = m.ledger.Peak()
-	rate, err := machine.CopyRate(env.ctx, source, dst, measuringTime)
+	rate, err := rates.CopyRate(env.ctx, source, dst, measuringTime)
 	r.MemcpyGBPerS = rate / 1e9
 	return err
 }
@@ -277,7 +278,7 @@ func (c *benchCmd) lineRates(env *environment, r *benchResult) (err error) {
 	for i := range r.Limit.Reads {
 		reads := &r.Limit.Reads[i]
 		of := source[:max(reads.Bytes, machine.Line)]
-		if reads.PerS, err = machine.LineRate(env.ctx, of, r.Workers, measuringTime); err != nil {
+		if reads.PerS, err = rates.LineRate(env.ctx, of, r.Workers, measuringTime); err != nil {
 			return err
 		}
 	}

@@ -1,11 +1,10 @@
 // Package machine finds out what the machine has and what the process uses of it: processor, caches, memory, huge
-// pages, limits, and how fast it copies.
+// pages and limits.
 //
 // # Basics
 //
 // Probe asks the system (on Linux by the files under /proc and /sys) and returns a Machine. ReadUsage says how much
-// memory the process holds now. CopyRate measures how fast several goroutines copy, LineRate how fast they read lines
-// at random places.
+// memory the process holds now.
 //
 // # Caveats
 //

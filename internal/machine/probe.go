@@ -20,6 +20,9 @@ const DefaultCache = 32 << 20
 // Unlimited stands for the absence of a limit.
 const Unlimited = int64(1<<63 - 1)
 
+// Line is the bytes of a line of the caches.
+const Line = 64
+
 // Machine is what Probe found. Zero and empty mean unknown.
 type Machine struct {
 	OS        string   `json:"os"`

@@ -1,4 +1,5 @@
-package machine
+// Package rates measures how fast the machine copies memory, and how fast it reads lines at random places.
+package rates
 
 import (
 	"context"
@@ -10,6 +11,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/prefetch"
 )
 
@@ -76,12 +78,9 @@ func rateOf(ctx context.Context, goroutines int, round time.Duration, begin func
 	return float64(total.Load()) / time.Since(start).Seconds()
 }
 
-// CopySource returns how long the source of CopyRate should be on this machine for destinations of the given size: at
+// CopySource returns how long the source of CopyRate should be on a machine for destinations of the given size: at
 // least eight times the last-level cache.
-func (m *Machine) CopySource(dst int64) int64 { return max(8*m.CacheBytes, dst) }
-
-// Line is the bytes of a line of the caches.
-const Line = 64
+func CopySource(m *machine.Machine, dst int64) int64 { return max(8*m.CacheBytes, dst) }
 
 // linesAhead is how many lines are asked for before the first of them is read: more than any core has in flight.
 const linesAhead = 64
@@ -90,7 +89,7 @@ const linesAhead = 64
 // as many on their way as its core has room for: what no walk over memory of that size can exceed. Each round takes at
 // least the given time. The caller must have written to all pages before.
 func LineRate(ctx context.Context, source []byte, readers int, round time.Duration) (float64, error) {
-	if len(source) < Line || readers < 1 {
+	if len(source) < machine.Line || readers < 1 {
 		return 0, errors.New("measure reading: there is no line, or nobody to read it")
 	}
 	walkers := make([]walker, readers)
@@ -115,7 +114,7 @@ func (w *walker) read(blocks int) int64 {
 	for b := range blocks {
 		w.ask(base, &w.lines[(b+1)%2])
 		for _, line := range &w.lines[b%2] {
-			w.sum += uint64(w.source[line*Line])
+			w.sum += uint64(w.source[line*machine.Line])
 		}
 	}
 	return int64(blocks * linesAhead)
@@ -127,8 +126,8 @@ func (w *walker) ask(base unsafe.Pointer, lines *[linesAhead]int64) {
 		w.state ^= w.state << 13 // xorshift, Marsaglia 2003
 		w.state ^= w.state >> 7
 		w.state ^= w.state << 17
-		at, _ := bits.Mul64(w.state, uint64(len(w.source)/Line))
+		at, _ := bits.Mul64(w.state, uint64(len(w.source)/machine.Line))
 		lines[i] = int64(at)
 	}
-	prefetch.Rows64(base, lines[:], Line, 0)
+	prefetch.Rows64(base, lines[:], machine.Line, 0)
 }

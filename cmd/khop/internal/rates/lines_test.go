@@ -1,4 +1,4 @@
-package machine
+package rates
 
 import (
 	"context"
@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/machine"
 )
 
 func TestLineRateReads(t *testing.T) {
-	for _, size := range []int{Line, 3*Line + 1, 1 << 20} {
+	for _, size := range []int{machine.Line, 3*machine.Line + 1, 1 << 20} {
 		rate, err := LineRate(t.Context(), make([]byte, size), 2, time.Millisecond)
 		expect.That(t, err == nil && rate > 0, "%d bytes: %g lines/s, %v", size, rate, err)
 	}
@@ -18,9 +19,9 @@ func TestLineRateReads(t *testing.T) {
 
 // TestWalkerReadsEverywhere: with as many reads as 64 a line, hardly any is left out.
 func TestWalkerReadsEverywhere(t *testing.T) {
-	source := make([]byte, 100*Line)
+	source := make([]byte, 100*machine.Line)
 	for line := range 100 {
-		source[line*Line] = 1
+		source[line*machine.Line] = 1
 	}
 	w := walker{source: source, state: 1}
 	if n := w.read(100); n != 100*linesAhead || w.sum != uint64(n) {
@@ -37,8 +38,8 @@ func TestWalkerReadsEverywhere(t *testing.T) {
 }
 
 func TestLineRateRefusesWhatCannotBeMeasured(t *testing.T) {
-	_, none := LineRate(t.Context(), make([]byte, Line-1), 1, 0)
-	_, nobody := LineRate(t.Context(), make([]byte, Line), 0, 0)
+	_, none := LineRate(t.Context(), make([]byte, machine.Line-1), 1, 0)
+	_, nobody := LineRate(t.Context(), make([]byte, machine.Line), 0, 0)
 	expect.That(t, none != nil && nobody != nil, "%v, %v", none, nobody)
 }
 
@@ -46,6 +47,6 @@ func TestLineRateEndsWhenCancelled(t *testing.T) {
 	why := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(why)
-	_, err := LineRate(ctx, make([]byte, Line), 1, time.Hour)
+	_, err := LineRate(ctx, make([]byte, machine.Line), 1, time.Hour)
 	expect.That(t, errors.Is(err, why), "%v, want the cause", err)
 }

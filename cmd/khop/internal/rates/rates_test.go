@@ -1,4 +1,4 @@
-package machine
+package rates
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/machine"
 )
 
 func TestCopyRateCopies(t *testing.T) {
@@ -37,8 +38,8 @@ func TestCopyRateEndsWhenCancelled(t *testing.T) {
 }
 
 func TestCopySourceIsBeyondTheCache(t *testing.T) {
-	m := &Machine{CacheBytes: 1000}
-	if m.CopySource(10) != 8000 || m.CopySource(9000) != 9000 {
-		t.Error(m.CopySource(10), m.CopySource(9000))
+	m := &machine.Machine{CacheBytes: 1000}
+	if CopySource(m, 10) != 8000 || CopySource(m, 9000) != 9000 {
+		t.Error(CopySource(m, 10), CopySource(m, 9000))
 	}
 }

@@ -209,7 +209,7 @@ func (c *checker) openFile(root *os.Root, f *checkedFile) {
 	f.path = filepath.Join(c.dir, filepath.FromSlash(f.part.Path))
 	c.files, c.byPath[f.path] = append(c.files, f), f
 	var err error
-	if f.region, f.l, f.info, err = mapFile(root, c.dir, f.typ, f.part, c.advise); err != nil {
+	if f.region, f.l, f.info, err = mapFile(regularIn(root), c.dir, f.typ, f.part, c.advise); err != nil {
 		c.add(f.index, 0, err)
 		return
 	}

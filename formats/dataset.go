@@ -84,14 +84,14 @@ func openRoot(dir string, root *os.Root, manifest string) (*Dataset, error) {
 	if err := d.opened(root, manifest); err != nil {
 		return nil, err
 	}
-	if err := d.open(root); err != nil {
+	if err := d.open(regularIn(root), readOn(&m.Content)); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
 }
 
-// open maps all files and builds the graph over them.
-func (d *Dataset) open(root *os.Root) error {
+// open maps all files and builds the graph over them. advise sees each mapping before anything of it is read.
+func (d *Dataset) open(open opener, advise func(mapped []byte)) error {
 	c := &d.manifest.Content
 	a := graph.Arrays{
 		Schema: c.schema(), ID: d.manifest.ID,
@@ -103,9 +103,8 @@ func (d *Dataset) open(root *os.Root) error {
 		owners[nodeOwner(t)] = t
 		a.NodeColumns[t] = make(map[string]unified.Tensor)
 	}
-	advise := readOn(c)
 	for _, f := range c.files() {
-		body, l, err := d.mapPart(root, f.typ, f.part, advise)
+		body, l, err := d.mapPart(open, f.typ, f.part, advise)
 		if err != nil {
 			return err
 		}
@@ -188,9 +187,9 @@ func readOn(c *Content) (advise func(mapped []byte)) {
 }
 
 // mapPart maps a file, checks its head and footer, and returns its body, without the padding.
-func (d *Dataset) mapPart(root *os.Root, a arrayfile.Type, p *Part, advise func([]byte)) ([]byte, arrayfile.Layout,
+func (d *Dataset) mapPart(open opener, a arrayfile.Type, p *Part, advise func([]byte)) ([]byte, arrayfile.Layout,
 	error) {
-	r, l, st, err := mapFile(root, d.dir, a, p, advise)
+	r, l, st, err := mapFile(open, d.dir, a, p, advise)
 	if err != nil {
 		return nil, arrayfile.Layout{}, err
 	}
@@ -205,10 +204,10 @@ func (d *Dataset) mapPart(root *os.Root, a arrayfile.Type, p *Part, advise func(
 
 // mapFile maps a file and checks that head and footer are what the manifest says. It also returns the file as it was
 // just before. advise sees the mapping before anything of it is read.
-func mapFile(root *os.Root, dir string, a arrayfile.Type, p *Part, advise func([]byte)) (_ *pinned.Region,
+func mapFile(open opener, dir string, a arrayfile.Type, p *Part, advise func([]byte)) (_ *pinned.Region,
 	l arrayfile.Layout, st fs.FileInfo, err error) {
 	path := filepath.Join(dir, filepath.FromSlash(p.Path))
-	f, err := openRegular(root, p.Path)
+	f, err := open(p.Path)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			err = corruptf("the file is missing")
@@ -263,6 +262,14 @@ func checkFile(file []byte, a arrayfile.Type, p *Part) (l arrayfile.Layout, err 
 			a.Shape, p.Bytes, p.BodyOffset)
 	}
 	return l, nil
+}
+
+// opener opens a file of a dataset by its path in the manifest. Who reads it closes it.
+type opener func(path string) (*os.File, error)
+
+// regularIn opens the regular files of a folder.
+func regularIn(root *os.Root) opener {
+	return func(path string) (*os.File, error) { return openRegular(root, path) }
 }
 
 // openRegular opens a file of the dataset for reading. It must be a regular file: no link, pipe or device.

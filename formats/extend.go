@@ -50,7 +50,7 @@ func (w *Writer) keepAll(opt ExtendOptions) error {
 	if err != nil {
 		return err
 	}
-	w.tx.Generation, w.shared.ChunkBytes, w.opt.Provenance = m.Generation+1, m.ChunkBytes, maps.Clone(m.Provenance)
+	w.generation, w.shared.ChunkBytes, w.opt.Provenance = m.Generation+1, m.ChunkBytes, maps.Clone(m.Provenance)
 	maps.Copy(w.opt.Provenance, opt.Provenance)
 	drop := opt.Drop
 	if drop == nil {
@@ -82,7 +82,7 @@ func (w *Writer) keepAll(opt ExtendOptions) error {
 func (w *Writer) keep(a *written) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := w.tx.Keep(a.part.Path, a.part.FileBytes); err != nil {
+	if err := w.tx.(*transaction.Tx).Keep(a.part.Path, a.part.FileBytes); err != nil {
 		return err
 	}
 	a.path, a.closed = w.tx.Path(a.part.Path), true

@@ -194,7 +194,7 @@ var killed = map[string]func(t *testing.T, dir string) graph.Arrays{
 		w := expect.Must(Create(dir, WriterOptions{Force: true}))(t)
 		c := expect.Must(w.NodeColumn(0, graph.Column{Name: "a", DType: unified.Int32}, 10))(t)
 		feed(t, c, 12)
-		expect.OK(t, w.tx.Leave())
+		expect.OK(t, w.tx.(*transaction.Tx).Leave())
 		return typedArrays(t)
 	},
 	"when the new one was complete": func(t *testing.T, dir string) graph.Arrays {
@@ -203,7 +203,7 @@ var killed = map[string]func(t *testing.T, dir string) graph.Arrays{
 		defer func() { directories.Inspect = inspect }()
 		directories.Inspect = func(string, *os.Root) (int64, []string, error) { return 0, nil, errors.New("killed") }
 		expect.Ensure(t, w.Commit(*newGraph(t, plainArrays(t)).Schema()) != nil, "the writer went on")
-		expect.OK(t, w.tx.Leave())
+		expect.OK(t, w.tx.(*transaction.Tx).Leave())
 		return typedArrays(t)
 	},
 	"before the exchange": func(t *testing.T, dir string) graph.Arrays {
@@ -249,7 +249,7 @@ func dieAt(t *testing.T, dir string, exchanging func(a, b string) error) {
 	w := expect.Must(Create(dir, WriterOptions{Force: true}))(t)
 	expect.OK(t, w.writeArrays(context.Background(), g))
 	expect.Ensure(t, w.Commit(*g.Schema()) != nil, "the writer went on")
-	expect.OK(t, w.tx.Leave())
+	expect.OK(t, w.tx.(*transaction.Tx).Leave())
 }
 
 func TestAWriterThatDiedWhileItReplacedADatasetHarmsNobody(t *testing.T) {

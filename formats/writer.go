@@ -2,6 +2,7 @@ package formats
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -80,9 +81,10 @@ type Writer struct {
 	shared   arrayfile.Shared
 	progress progressMeter
 
-	mu     sync.Mutex
-	tx     *transaction.Tx
-	arrays []*written
+	mu         sync.Mutex
+	tx         Files
+	generation int64
+	arrays     []*written
 }
 
 // written is one file of the dataset being written.
@@ -117,14 +119,30 @@ func begin(dir string, opt WriterOptions, how transaction.Options) (*Writer, err
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{dir: tx.Dir, opt: opt, tx: tx,
+	w := CreateIn(tx.Dir, tx, opt)
+	w.generation = tx.Generation
+	return w, nil
+}
+
+// Files is where a Writer makes files, by their paths in the manifest: a folder, or memory (package convert).
+type Files interface {
+	Path(name string) string // in errors
+	Has(name string) bool
+	Create(name string) (*os.File, error) // the Writer closes it
+	Commit(manifest []byte) error
+	Abort() error
+}
+
+// CreateIn begins a dataset whose files are elsewhere than in a folder. Errors call it dir. Open completes it.
+func CreateIn(dir string, to Files, opt WriterOptions) *Writer {
+	w := &Writer{dir: dir, opt: opt, tx: to,
 		progress: progressMeter{f: opt.Progress, stage: "write", total: opt.ExpectBytes}}
 	w.shared = arrayfile.Shared{ChunkBytes: cmp.Or(opt.chunkBytes, arrayfile.ChunkBytes), Expect: opt.ExpectBytes,
 		Direct: passCache, Wrote: w.progress.add, WriteError: directories.WriteError,
 		Misuse: func(path, array string, row int64, err error) error {
 			return &Error{Path: path, Column: array, Row: row, Err: err}
 		}}
-	return w, nil
+	return w
 }
 
 // Topology returns the writer of one array of the graph's structure: "indptr" (int64, nodes + 1 rows), "indices" (int32
@@ -315,19 +333,46 @@ func (w *Writer) Abort() error {
 func (w *Writer) Commit(s graph.Schema) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	content, err := w.content(s)
+	_, text, err := w.manifest(s)
 	if err != nil {
 		return err
 	}
-	m := &Manifest{Format: [2]int{formatMajor, formatMinor}, Generation: w.tx.Generation, Provenance: w.opt.Provenance,
+	return w.tx.Commit(text)
+}
+
+// Open completes a dataset that is in no folder, as Commit does one that is, and opens it. open returns a file that was
+// made, which is closed once it is mapped. The caller closes the dataset.
+func (w *Writer) Open(s graph.Schema, open func(path string) (*os.File, error)) (*Dataset, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m, text, err := w.manifest(s)
+	if err != nil {
+		return nil, err
+	}
+	d := &Dataset{dir: w.dir, manifest: m, strings: make(map[[2]string]*Strings), bytes: int64(len(text))}
+	if err := d.open(open, func([]byte) {}); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	d.files = nil // which nobody else can change
+	return d, nil
+}
+
+// manifest checks that the arrays are complete and those of the schema, and describes them. mu is held.
+func (w *Writer) manifest(s graph.Schema) (*Manifest, []byte, error) {
+	content, err := w.content(s)
+	if err != nil {
+		return nil, nil, err
+	}
+	m := &Manifest{Format: [2]int{formatMajor, formatMinor}, Generation: w.generation, Provenance: w.opt.Provenance,
 		Content: *content}
 	text, err := m.encode()
 	if err != nil {
-		return fileError(w.dir, "", err)
+		return nil, nil, fileError(w.dir, "", err)
 	}
 	if len(text) > maxManifest {
-		return fileError(w.dir, "", fmt.Errorf("a manifest of %s is too large", humanize.IBytes(uint64(len(text)))))
+		return nil, nil, fileError(w.dir, "",
+			fmt.Errorf("a manifest of %s is too large", humanize.IBytes(uint64(len(text)))))
 	}
 	w.progress.finish()
-	return w.tx.Commit(text)
+	return m, text, nil
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/loader/internal/disk"
 	"github.com/khop-gnn/khop/loader/internal/makers"
 	"github.com/khop-gnn/khop/loader/internal/placed"
@@ -111,7 +112,9 @@ func (l *Loader) prepare(ctx context.Context) error {
 	}
 	l.trace.begin(l.asked.share(), len(l.workers), len(l.slots))
 	e := &p.Estimate
-	e.Expected, e.Device = l.memory(), l.deviceMemory()
+	if e.Expected, e.Device = l.memory(), l.deviceMemory(); p.Untried() {
+		e.Expected.Batches = max(e.Expected.Batches, sat.Mul(int64(e.Slots), e.SlotBound))
+	}
 	p.Log.Info("loader ready", "source", p.Name, "seeds", l.seeds.String(), "batches", p.Batches, "device",
 		p.On.String(), "workers", p.Workers, "slots", len(l.slots), "memory", e.Expected.Total(),
 		"memory_bound", e.Bound.Total(), "device_memory", e.Device.Total())

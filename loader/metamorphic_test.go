@@ -256,7 +256,8 @@ func TestBatchesAreTheSameHoweverTheyAreLoaded(t *testing.T) {
 	only := ""
 	r := newCases(t, func() string { return fmt.Sprintf(" -metamorphic.loads=%d%s", *metamorphicLoads, only) })
 	options := append(loadOptions(t), narrowOption(t),
-		choice("pack", func(c *loadCase, n int64) { c.how.Disk.PackBytes = n }, 0, 0, 1<<20))
+		choice("pack", func(c *loadCase, n int64) { c.how.Disk.PackBytes = n }, 0, 0, 1<<20),
+		choice("soon", func(c *loadCase, on bool) { c.how.Hooks.Soon = on }, false, false, true))
 	var values []int
 	for _, o := range options {
 		values = append(values, o.values)

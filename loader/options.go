@@ -319,6 +319,9 @@ type Hooks struct {
 	// PerSlot is how many bytes the caller keeps for each slot, such as the feed's copies of ids: MaxMemory leaves room
 	// for them.
 	PerSlot int64 `range:"0,"`
+	// Soon has New return without a trial where batches are small, on the CPU: all slots take at most 4 MiB. They then
+	// take memory as batches need it, and Estimate.Expected is a bound.
+	Soon bool
 }
 
 // EnsureDefaults replaces zero values by their defaults and returns o. Defaults that depend on the source (Seeds,

@@ -231,6 +231,23 @@ func TestTheMemoryOfSlotsIsCounted(t *testing.T) {
 	expect.That(t, counted == held, "%d bytes are counted, %d are held", counted, held)
 }
 
+// A loader that is to be there soon has no memory of batches before the first, and no more than it expects after many.
+func TestASoonLoaderTakesMemoryWithItsBatches(t *testing.T) {
+	l := expect.Must(New(ring(t, 30), Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, BatchSize: 10,
+		Device: DeviceOptions{Name: "cpu"}, Workers: 2, Hooks: Hooks{Soon: true}}))(t)
+	before := l.Stats().Memory.Batches
+	expect.That(t, before == 0, "%d bytes are held before the first batch", before)
+	for epoch := range uint64(8) {
+		for _, err := range l.Epoch(t.Context(), epoch) {
+			expect.OK(t, err)
+		}
+	}
+	held, most := l.Stats().Memory.Batches, l.Estimate().Expected.Batches
+	expect.That(t, held > 0 && held <= most, "%d bytes are held, %d expected", held, most)
+	expect.OK(t, l.Close())
+	expect.That(t, l.ledger.Total() == 0, "%d bytes are held in the end", l.ledger.Total())
+}
+
 // The slot that was given back last is taken first: its memory is still in the caches.
 func TestTheSlotThatWasGivenBackLastComesFirst(t *testing.T) {
 	f, all := newFreeList(3), []*ownedSlot{{Slot: &slots.Slot{Index: 0}},

@@ -100,7 +100,7 @@ func (p *Placed) settleFor(opt Options) (s settled, err error) {
 			"it for requests, too", ErrOptions, p.plan.Name)
 	}
 	c := choice{on: p.plan.On, workers: s.asked.Workers, anyWorkers: s.asked.anyWorkers, maxMemory: p.plan.MaxMemory,
-		room: p.plan.Room}
+		room: p.plan.Room, free: p.plan.Free}
 	if c.anyWorkers {
 		c.workers = c.on.DefaultWorkers()
 		if p.plan.Paged != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// prepareSlots makes the slots, fills some on trial to learn how large batches are, and takes and touches that much
-// memory in all slots, so that the first batch is as fast as the hundredth.
+// prepareSlots makes the slots. Unless they are small, it fills some on trial to learn how large batches are, and takes
+// and touches that much memory in all slots, so that the first batch is as fast as the hundredth.
 func (l *Loader) prepareSlots(ctx context.Context) error {
 	p := l.plan
 	l.free = newFreeList(p.Estimate.Slots)
@@ -42,7 +42,7 @@ func (l *Loader) prepareSlots(ctx context.Context) error {
 			}
 		}
 	}
-	if l.plan.Batches > 0 {
+	if p.Batches > 0 && !p.Untried() {
 		if err := l.probe(ctx, &z); err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/loader/internal/oncpu"
 	"github.com/khop-gnn/khop/loader/internal/oncuda"
 	"github.com/khop-gnn/khop/loader/internal/plan"
@@ -21,13 +22,16 @@ type choice struct {
 	anyWorkers bool  // the number is the default
 	maxMemory  int64 // 0 for no limit
 	room       int64 // what the control group leaves; 0 where none limits memory
+	free       int64 // what the machine has room for
 }
 
 // choose settles on where batches are made, by Options.Device.Name. The caller closes the processor.
 func choose(a *asked) (c choice, err error) {
 	log := a.Hooks.log()
 	c = choice{workers: a.Workers, anyWorkers: a.anyWorkers}
-	if c.maxMemory, c.room, err = groupRoom(a.MaxMemory, log); err != nil {
+	m := plan.ProbeMachine()
+	c.free = m.Room()
+	if c.maxMemory, c.room, err = groupRoom(m, a.MaxMemory, log); err != nil {
 		return c, err
 	}
 	if c.on, err = openProcessor(a, log); err == nil && c.anyWorkers {
@@ -38,8 +42,7 @@ func choose(a *asked) (c choice, err error) {
 
 // groupRoom returns the most memory for loaders, which is not above what the control group leaves, and how much that
 // is; 0 where none limits memory.
-func groupRoom(most int64, log *slog.Logger) (int64, int64, error) {
-	m := plan.ProbeMachine()
+func groupRoom(m *machine.Machine, most int64, log *slog.Logger) (int64, int64, error) {
 	_, room, ok := m.GroupRoom()
 	switch {
 	case !ok:

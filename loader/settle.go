@@ -78,7 +78,7 @@ func init() {
 func (a *asked) newPlan(r baked, c choice) *plan.Plan {
 	return &plan.Plan{Kit: &presamplers.Kit{Recipe: r.Recipe, RowMemory: a.Hooks.RowMemory}, On: c.on,
 		Workers: c.workers, AnyWorkers: c.anyWorkers, Prefetch: a.Tuning.Prefetch, MaxMemory: c.maxMemory, Room: c.room,
-		PerSlot: a.Hooks.PerSlot, OfRank: a.share().rounds}
+		Free: c.free, PerSlot: a.Hooks.PerSlot, Soon: a.Hooks.Soon, OfRank: a.share().rounds}
 }
 
 // share returns which part of an epoch is this rank's.

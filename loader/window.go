@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -169,6 +170,7 @@ func (r *run) work(w *makers.Worker, lane *timeline.Lane) {
 		lane.Made(r.arrow + position)
 		span.End()
 		r.window[position%uint64(len(r.window))] <- s // never blocks
+		runtime.Gosched()                             // who waits for it goes first, where all processors make batches
 	}
 }
 

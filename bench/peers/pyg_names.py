@@ -109,19 +109,45 @@ def speed(args):
 
 # --- the first batch ---
 
+def resident():
+    """MB of memory that this process has."""
+    with open("/proc/self/statm") as f:
+        return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def takes(make):
+    """MB more that a process has when it has made a loader and its first batch."""
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        before = resident()
+        loader = make()
+        batch = next(iter(loader))
+        os.write(write, str(resident() - before).encode())
+        os._exit(batch.batch_size != 64)
+    os.close(write)
+    with open(read) as said:
+        more = float(said.read())
+    os.waitpid(child, 0)
+    return more
+
+
 def first(args):
-    """Milliseconds from a graph of 500 nodes in memory to the first batch, loaders made in turn."""
+    """Milliseconds from a graph of 500 nodes in memory to the first batch, loaders made in turn; and the MB that it
+    takes in a process that has made no other."""
     draw = torch.Generator().manual_seed(0)
     data = Data(x=torch.randn(500, 32, generator=draw), edge_index=torch.randint(500, (2, 3000), generator=draw))
     ways = {"khop.pyg, in this process": (NeighborLoader, {}),
             "khop.pyg, by a server": (NeighborLoader, {"options": {"process": "server"}})}
     if PYG_SAMPLES:
         ways = {f"PyG, {BACKEND}": (Own, {}), **ways}
+    make = lambda kind, how: kind(data, [10, 10], batch_size=64, shuffle=True, **how)
+    memory = {way: takes(lambda way=way: make(*ways[way])) for way in ways}
     report = {way: [] for way in ways}
     for _ in range(args.rounds):
         for way, (kind, how) in ways.items():
             begin = time.perf_counter()
-            loader = kind(data, [10, 10], batch_size=64, shuffle=True, **how)
+            loader = make(kind, how)
             batch = next(iter(loader))
             report[way].append(1e3 * (time.perf_counter() - begin))
             assert batch.batch_size == 64
@@ -129,7 +155,7 @@ def first(args):
                 loader.close()
     for way, ms in report.items():
         print(f"{way}: {ms[0]:.1f} ms at first, then {statistics.median(ms[1:]):.1f} ({min(ms[1:]):.1f} to "
-              f"{max(ms[1:]):.1f})")
+              f"{max(ms[1:]):.1f}); {memory[way]:.1f} MB")
     return report
 
 

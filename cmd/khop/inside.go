@@ -18,16 +18,11 @@ import (
 // inside is a loader for one consumer in this process, and the dataset that it reads.
 type inside struct {
 	*server.Inside
-	dataset *formats.Dataset
-	release func()
+	release func() error
 }
 
 // Close ends the loader, then the dataset.
-func (i *inside) Close() error {
-	err := errors.Join(i.Inside.Close(), i.dataset.Close())
-	i.release()
-	return err
-}
+func (i *inside) Close() error { return errors.Join(i.Inside.Close(), i.release()) }
 
 // ofInside are options of a loader in this process beside those of "khop serve".
 type ofInside struct {
@@ -47,16 +42,18 @@ func ofServers() []string {
 }
 
 // openInside makes a loader of a configuration: what "khop serve --config" takes, with the dataset and the rank. Notes
-// and warnings go to stderr. asProblem tells what errors say.
-func openInside(ctx context.Context, text string, stderr io.Writer, w server.Within) (*inside, error) {
+// and warnings go to stderr. asProblem tells what errors say. memory is a dataset in memory, which stays the caller's,
+// in place of that of the configuration; nil: there is none.
+func openInside(ctx context.Context, text string, memory *formats.Dataset, stderr io.Writer, w server.Within) (*inside,
+	error) {
 	i := &inside{}
-	err := configured(ctx, text, stderr, func(c *insideConfig) (err error) {
+	err := configured(ctx, text, memory, stderr, func(c *insideConfig) (err error) {
 		opt, err := c.serverOptions(c.env, c.dataset)
 		if err == nil {
 			opt.Loader.Rank = c.rank
 			i.Inside, err = server.NewInside(ctx, c.dataset, opt, w)
 		}
-		i.dataset, i.release = c.dataset, c.release
+		i.release = c.release
 		return err
 	})
 	if err != nil {
@@ -71,26 +68,43 @@ type insideConfig struct {
 	rank    int
 	env     *environment
 	dataset *formats.Dataset
-	release func() // ends the limits of memory
+	release func() error // closes the dataset unless it is another's, and ends the limits of memory
 }
 
-// configured reads a configuration and opens its dataset. What it has taken it gives back where f fails.
-func configured(ctx context.Context, text string, stderr io.Writer, f func(*insideConfig) error) error {
+// configured reads a configuration and opens its dataset, unless memory is one. What it has taken it gives back where
+// f fails.
+func configured(ctx context.Context, text string, memory *formats.Dataset, stderr io.Writer,
+	f func(*insideConfig) error) error {
 	c := &insideConfig{serveCmd: &serveCmd{}, env: &environment{ctx: ctx, stdout: stderr, stderr: stderr}}
 	said, err := c.read(text)
 	if err != nil {
 		return &usage{err}
 	}
-	c.release = heaps.enter(&c.env.memory)
+	leave := heaps.enter(&c.env.memory)
+	c.release = func() error { leave(); return nil }
 	if err = c.env.limitTo(said); err == nil {
-		if c.dataset, err = c.openForLoaders(c.env, c.Dataset); err == nil {
-			if err = c.env.memory.explain(f(c)); err != nil {
-				err = errors.Join(err, c.dataset.Close())
-			}
-		}
+		err = c.open(memory, leave)
+	}
+	if err == nil {
+		err = c.env.memory.explain(f(c))
 	}
 	if err != nil {
-		c.release()
+		err = errors.Join(err, c.release())
+	}
+	return err
+}
+
+// open opens the dataset of the configuration, unless memory is one, which is not closed.
+func (c *insideConfig) open(memory *formats.Dataset, leave func()) (err error) {
+	switch {
+	case memory == nil:
+		if c.dataset, err = c.openForLoaders(c.env, c.Dataset); err == nil {
+			c.release = func() error { defer leave(); return c.dataset.Close() }
+		}
+	case c.Dataset != "":
+		err = wrongOption("dataset", " %s: a graph in memory is given", c.Dataset)
+	default:
+		c.dataset = memory
 	}
 	return err
 }
@@ -131,15 +145,11 @@ func (c *insideConfig) read(text string) (given.Values, error) {
 type asked struct {
 	*loader.Loader
 	dataset *formats.Dataset
-	release func()
+	release func() error
 }
 
 // Close ends the loader, then the dataset: answers that are held have memory of their own.
-func (a *asked) Close() error {
-	err := errors.Join(a.Loader.Close(), a.dataset.Close())
-	a.release()
-	return err
-}
+func (a *asked) Close() error { return errors.Join(a.Loader.Close(), a.release()) }
 
 // Sample is loader.Loader's, but options have the names of a configuration in its errors.
 func (a *asked) Sample(ctx context.Context, r loader.Request) (*loader.Batch, error) {
@@ -164,9 +174,9 @@ func (a *asked) Path() string { return paths.Text(a.dataset.Path()) }
 const askedTimeout = 100 * time.Millisecond
 
 // openAsked makes a loader of requests of a configuration, as openInside makes one of epochs.
-func openAsked(ctx context.Context, text string, stderr io.Writer) (*asked, error) {
+func openAsked(ctx context.Context, text string, memory *formats.Dataset, stderr io.Writer) (*asked, error) {
 	a := &asked{}
-	err := configured(ctx, text, stderr, func(c *insideConfig) error {
+	err := configured(ctx, text, memory, stderr, func(c *insideConfig) error {
 		if s := c.chosen.Seeds; s.name != "" || s.arrays != nil {
 			return wrongOption("seeds", " come with each request")
 		}

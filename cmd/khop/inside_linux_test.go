@@ -29,7 +29,7 @@ func TestALoaderInsideSpeaksAsServeDoesAndLeavesTheHeapAsItWas(t *testing.T) {
 		hear, ring := expect.Must2(os.Pipe())(t)
 		t.Cleanup(func() { _ = errors.Join(hear.Close(), ring.Close()) })
 		w := server.Within{Mail: new(server.Mail), Ring: func() {}, Bell: hear}
-		i, err := openInside(t.Context(), config, io.Discard, w)
+		i, err := openInside(t.Context(), config, nil, io.Discard, w)
 		if err != nil {
 			return asProblem(err), nil
 		}
@@ -73,7 +73,7 @@ func TestASamplerInsideAnswersRequests(t *testing.T) {
 	expect.Ensure(t, code == exitDone, "generate: %d", code)
 	limit := debug.SetMemoryLimit(-1)
 	open := func(options string) (*asked, error) {
-		return openAsked(t.Context(), fmt.Sprintf(`{"dataset": %q, %s}`, dataset, options), io.Discard)
+		return openAsked(t.Context(), fmt.Sprintf(`{"dataset": %q, %s}`, dataset, options), nil, io.Discard)
 	}
 	for options, says := range map[string]string{`"seeds": "train"`: "seeds come with each request",
 		`"shuffle": true`: "shuffle is of epochs", `"residence": "disk"`: "residence is disk",

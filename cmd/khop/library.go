@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/khop-gnn/khop/cmd/libkhop"
+	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/integrations/shm/server"
 	"github.com/khop-gnn/khop/internal/project"
 )
@@ -20,16 +21,17 @@ func init() {
 	libkhop.Run = func(arguments []string, stdout, stderr *os.File) int {
 		return run(context.Background(), arguments, stdout, stderr, false)
 	}
-	libkhop.OpenLoader = func(ctx context.Context, config string, stderr io.Writer, w server.Within) (
-		libkhop.Loader, error) {
-		i, err := openInside(ctx, config, stderr, w)
+	libkhop.OpenLoader = func(ctx context.Context, config string, memory *formats.Dataset, stderr io.Writer,
+		w server.Within) (libkhop.Loader, error) {
+		i, err := openInside(ctx, config, memory, stderr, w)
 		if err != nil {
 			return nil, toldInside(err)
 		}
 		return i, nil
 	}
-	libkhop.OpenSampler = func(ctx context.Context, config string, stderr io.Writer) (libkhop.Sampler, error) {
-		a, err := openAsked(ctx, config, stderr)
+	libkhop.OpenSampler = func(ctx context.Context, config string, memory *formats.Dataset, stderr io.Writer) (
+		libkhop.Sampler, error) {
+		a, err := openAsked(ctx, config, memory, stderr)
 		if err != nil {
 			return nil, toldInside(err)
 		}

@@ -35,7 +35,7 @@ extern "C" {
 #endif
 
 /* Of this header. It grows whenever a function, a struct or a code changes its meaning. */
-#define KHOP_ABI 6
+#define KHOP_ABI 7
 
 /* Codes. */
 #define KHOP_OK 0
@@ -220,6 +220,25 @@ int32_t khop_sparse_device(int32_t device, khop_error *error);
 int32_t khop_sparse_operations(int64_t *count, khop_error *error);
 
 /*
+ * Graphs in memory, for loaders and samplers of this process.
+ */
+
+/* Numbers in rows: row-major, in the machine's byte order. */
+typedef struct khop_array {
+    char *name;     /* of the file without .npy that khop convert reads: "edges/author__writes__paper/src" */
+    char *dtype;    /* as in NumPy, without a byte order: "f4" */
+    int64_t *shape; /* [rank] */
+    int64_t rank;   /* 1 or more */
+    void *data;
+} khop_array;
+
+/* Makes a dataset of arrays, as khop convert makes one of a folder of them (docs/convert.md), but in memory: with the
+ * same id, and the same batches. The arrays are copied. KHOP_FAILED where khop convert fails, and where it has
+ * something to note beside parallel edges and names that batches have: call it then, for what it says. *graph lasts
+ * until khop_close, and longer in loaders that were opened with it before. */
+int32_t khop_graph_open(khop_array *arrays, int64_t count, khop_handle *graph, khop_error *error);
+
+/*
  * Loaders. A loader makes batches in threads of this process, and one consumer takes them: in the messages of
  * docs/feed.md, as if it were connected to a server, but messages pass through memory, a khop_feed, and a SEGMENT has
  * flag bit 1 (within this process) and comes without a file descriptor or a handle of CUDA's: khop_loader_segment says
@@ -282,11 +301,13 @@ void khop_calendar(const int64_t *seconds, int64_t rows, int64_t columns, int64_
  * options, arrays and errors): the dataset, and options of "khop serve" but those about who connects. File
  * descriptors in it are of this process, and stay open until the loader is. With world_size the loader's share of the
  * batches is that of rank; it has all workers and all memory that config names. Where quiet is not 0, what khop has to
- * say beside errors goes nowhere, else to stderr. feed is new, and of no other loader.
+ * say beside errors goes nowhere, else to stderr. feed is new, and of no other loader. graph is of khop_graph_open, in
+ * place of the dataset of config; 0: there is none.
  *
  * *loader is closed by the caller, which also ends one that is still being opened.
  */
-int32_t khop_loader_open(char *config, int32_t quiet, khop_feed *feed, khop_handle *loader, khop_error *error);
+int32_t khop_loader_open(char *config, khop_handle graph, int32_t quiet, khop_feed *feed, khop_handle *loader,
+                         khop_error *error);
 
 /* KHOP_OK when the loader is open, KHOP_AGAIN before, and what was wrong where it could not be opened: then error->text
  * is an object of JSON. The feed's bell says when to ask again. */
@@ -305,10 +326,11 @@ int32_t khop_loader_segment(khop_handle loader, uint32_t number, khop_handle *se
  * caller. Any number of threads may ask at a time.
  */
 
-/* Begins to open a sampler. config is that of a loader, without seeds: batch_size is the most of a request, workers how
- * many are answered at a time, and workers + prefetch + hold how many answers there may be, in the making or held. No
- * memory is taken beyond theirs. The caller closes *sampler. */
-int32_t khop_sampler_open(char *config, int32_t quiet, khop_handle *sampler, khop_error *error);
+/* Begins to open a sampler. config and graph are those of a loader, without seeds: batch_size is the most of a request,
+ * workers how many are answered at a time, and workers + prefetch + hold how many answers there may be, in the making
+ * or held. No memory is taken beyond theirs. The caller closes *sampler. */
+int32_t khop_sampler_open(char *config, khop_handle graph, int32_t quiet, khop_handle *sampler,
+                          khop_error *error);
 
 /* KHOP_OK when the sampler is open, KHOP_AGAIN where it is not after this number of milliseconds, and an error where it
  * could not be opened: then error->text is an object of JSON. */

@@ -10,12 +10,14 @@ import "C"
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/integrations/shm/server"
 )
 
@@ -25,9 +27,10 @@ type Loader interface {
 	Close() error
 }
 
-// OpenLoader makes a loader of a configuration (khop.h, khop_loader_open). The text of its errors is an object of JSON.
-// The command sets it.
-var OpenLoader func(ctx context.Context, config string, stderr io.Writer, w server.Within) (Loader, error)
+// OpenLoader makes a loader of a configuration (khop.h, khop_loader_open), which reads a dataset in memory unless that
+// is nil. The text of its errors is an object of JSON. The command sets it.
+var OpenLoader func(ctx context.Context, config string, memory *formats.Dataset, stderr io.Writer,
+	w server.Within) (Loader, error)
 
 // Mail and khop_post are the same memory.
 const (
@@ -40,7 +43,8 @@ const (
 // opening is a loader that is being opened, or is open.
 type opening struct {
 	*pending[Loader]
-	feed *C.khop_feed
+	feed  *C.khop_feed
+	graph *heldGraph
 }
 
 // ring writes to an eventfd without telling Go's scheduler: it does not wait, and who is woken may take the processor
@@ -51,7 +55,7 @@ func ring(fd C.int32_t) {
 }
 
 // newLoader begins to open one. Where that fails nobody hears the bell.
-func newLoader(config string, quiet C.int32_t, feed *C.khop_feed) (*opening, error) {
+func newLoader(config string, graph *heldGraph, quiet C.int32_t, feed *C.khop_feed) (*opening, error) {
 	fd, err := unix.FcntlInt(uintptr(feed.up_bell), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("fcntl", err)
@@ -63,33 +67,38 @@ func newLoader(config string, quiet C.int32_t, feed *C.khop_feed) (*opening, err
 		Bell: os.NewFile(uintptr(fd), "bell"),
 	}
 	return &opening{begin(quiet, func(ctx context.Context, stderr io.Writer) (Loader, error) {
-		return OpenLoader(ctx, config, stderr, w)
+		return OpenLoader(ctx, config, graph.dataset(), stderr, w)
 	}, func(err error) {
 		if err != nil {
 			_ = w.Bell.Close()
 		}
 		w.Ring()
-	}), feed}, nil
+	}), feed, graph}, nil
 }
 
 func (l *opening) Close() error {
-	err := l.pending.Close()
+	err := errors.Join(l.pending.Close(), l.graph.release())
 	C.khop_feed_free(l.feed)
 	return err
 }
 
 //export khop_loader_open
-func khop_loader_open(config *C.char, quiet C.int32_t, feed *C.khop_feed, to *C.khop_handle,
+func khop_loader_open(config *C.char, graph C.khop_handle, quiet C.int32_t, feed *C.khop_feed, to *C.khop_handle,
 	e *C.khop_error) C.int32_t {
 	return call(e, func() error {
 		if feed == nil {
 			return argument("a loader without a feed")
 		}
-		l, err := newLoader(C.GoString(config), quiet, feed)
-		if err == nil {
-			*to = open(l)
+		held, err := holdGraph(graph)
+		if err != nil {
+			return err
 		}
-		return err
+		l, err := newLoader(C.GoString(config), held, quiet, feed)
+		if err != nil {
+			return errors.Join(err, held.release())
+		}
+		*to = open(l)
+		return nil
 	})
 }
 

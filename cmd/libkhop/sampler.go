@@ -17,6 +17,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/loader/layout"
@@ -37,7 +38,7 @@ type Sampler interface {
 }
 
 // OpenSampler makes a loader of requests of a configuration, as OpenLoader makes one of epochs. The command sets it.
-var OpenSampler func(ctx context.Context, config string, stderr io.Writer) (Sampler, error)
+var OpenSampler func(ctx context.Context, config string, memory *formats.Dataset, stderr io.Writer) (Sampler, error)
 
 // pending is what is being opened, or is open.
 type pending[T io.Closer] struct {
@@ -104,7 +105,12 @@ func (p *pending[T]) Close() error {
 }
 
 // asked is a sampler that is being opened, or is open.
-type asked struct{ *pending[Sampler] }
+type asked struct {
+	*pending[Sampler]
+	graph *heldGraph
+}
+
+func (a *asked) Close() error { return errors.Join(a.pending.Close(), a.graph.release()) }
 
 // described is what khop_sampler_about tells.
 type described struct {
@@ -164,12 +170,17 @@ func (a answer) Close() error {
 }
 
 //export khop_sampler_open
-func khop_sampler_open(config *C.char, quiet C.int32_t, to *C.khop_handle, e *C.khop_error) C.int32_t {
+func khop_sampler_open(config *C.char, graph C.khop_handle, quiet C.int32_t, to *C.khop_handle,
+	e *C.khop_error) C.int32_t {
 	return call(e, func() error {
 		text := C.GoString(config)
+		held, err := holdGraph(graph)
+		if err != nil {
+			return err
+		}
 		*to = open(&asked{begin(quiet, func(ctx context.Context, stderr io.Writer) (Sampler, error) {
-			return OpenSampler(ctx, text, stderr)
-		}, func(error) {})})
+			return OpenSampler(ctx, text, held.dataset(), stderr)
+		}, func(error) {}), held})
 		return nil
 	})
 }

@@ -19,17 +19,26 @@ import (
 
 // begin settles the options of a conversion, and what it may take.
 func begin(src, dst string, opt *Options) (*conversion, error) {
-	if opt.Log == nil {
-		opt.Log = func(string) {}
-	}
 	if err := opt.Settle(); err != nil {
 		return nil, err
 	}
-	c := &conversion{src: src, dst: dst, opt: *opt, skips: source.Skips{Limit: opt.SkipBad}}
-	c.budget.Dir, c.budget.Memory = filepath.Dir(filepath.Clean(dst)), &c.ledger
-	c.budget.Disk, _ = transaction.FreeSpace(c.budget.Dir)
-	c.ledger.SetLimit(opt.MemoryLimit)
+	c := newConversion(src, filepath.Dir(filepath.Clean(dst)), opt)
+	c.dst = dst
+	c.create = func(w formats.WriterOptions) (*formats.Writer, error) { return formats.Create(dst, w) }
+	c.commit = (*formats.Writer).Commit
 	return c, nil
+}
+
+// newConversion returns a conversion with settled options, whose temporary files are in a folder.
+func newConversion(src, temporary string, opt *Options) *conversion {
+	if opt.Log == nil {
+		opt.Log = func(string) {}
+	}
+	c := &conversion{src: src, opt: *opt, skips: source.Skips{Limit: opt.SkipBad}}
+	c.budget.Dir, c.budget.Memory = temporary, &c.ledger
+	c.budget.Disk, _ = transaction.FreeSpace(temporary)
+	c.ledger.SetLimit(opt.MemoryLimit)
+	return c
 }
 
 // guarded calls a function while files are mapped, temporary ones among them.

@@ -209,6 +209,8 @@ func run(ctx context.Context, src, dir string, opt Options) (res *Result, err er
 // conversion is one run.
 type conversion struct {
 	src, dst string
+	create   func(formats.WriterOptions) (*formats.Writer, error)
+	commit   func(*formats.Writer, graph.Schema) error
 	opt      Options
 	budget   source.Budget
 	ledger   pinned.Ledger
@@ -415,7 +417,7 @@ func (c *conversion) writeAll(ctx context.Context, o *order, schema *graph.Schem
 	sorter *edgesort.Sorter) (err error) {
 	c.opt.Log(fmt.Sprintf("writing %s: %s, %s (%s), about %s", c.dst, source.Counted(res.Nodes, "node", "nodes"),
 		source.Counted(res.Edges, "edge", "edges"), res.Direction, machine.Bytes(res.Bytes)))
-	w, err := formats.Create(c.dst, formats.WriterOptions{
+	w, err := c.create(formats.WriterOptions{
 		Force: c.opt.Force, Progress: c.opt.Progress, ExpectBytes: res.Bytes, Provenance: c.provenance(res),
 		Inputs: c.inputs()})
 	if err != nil {
@@ -440,7 +442,7 @@ func (c *conversion) writeAll(ctx context.Context, o *order, schema *graph.Schem
 	for i := range schema.Edges {
 		schema.Edges[i].Count = o.counts[i]
 	}
-	if err = w.Commit(*schema); err != nil {
+	if err = c.commit(w, *schema); err != nil {
 		return err
 	}
 	c.finish(res, o, schema)

@@ -25,7 +25,7 @@ type column struct {
 	err error
 }
 
-func newColumn(w io.Writer) *column { return &column{w: w, buf: make([]byte, 0, sinkBuffer)} }
+func newColumn(w io.Writer) *column { return &column{w: w} }
 
 func (c *column) flush() {
 	if c.err == nil && len(c.buf) > 0 {
@@ -49,8 +49,11 @@ func flush(columns ...*column) error {
 
 // room makes room for n bytes, at most sinkBuffer.
 func (c *column) room(n int) {
-	if len(c.buf)+n > cap(c.buf) {
+	if len(c.buf)+n > sinkBuffer {
 		c.flush()
+	}
+	if room := len(c.buf) + n; room > cap(c.buf) {
+		c.buf = append(make([]byte, 0, min(max(room, 2*cap(c.buf)), sinkBuffer)), c.buf...)
 	}
 }
 

@@ -142,8 +142,22 @@ func (a *arena) grow(n int64, on *device.Device) error {
 	return nil
 }
 
-// huge rounds up to huge pages.
-func huge(n int64) int64 { return (n + pinned.HugePage - 1) &^ (pinned.HugePage - 1) }
+// huge rounds up to huge pages, or to pages where it is less than a huge one.
+func huge(n int64) int64 {
+	unit := int64(pinned.HugePage)
+	if n < unit {
+		unit = pageSize
+	}
+	return (n + unit - 1) &^ (unit - 1)
+}
+
+// expect says that no more than a number of bytes will be taken at a time. Where that is less than a huge page, whose
+// first byte costs as much as all of it, a segment is no larger, and nobody is asked whether there is room for it.
+func (a *arena) expect(bytes int64) {
+	if bytes < pinned.HugePage {
+		a.least, a.room = min(a.least, bytes), func() int64 { return 0 }
+	}
+}
 
 // Give implements pinned.Provider.
 func (a *arena) Give(b []byte) error {

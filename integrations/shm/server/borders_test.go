@@ -36,7 +36,7 @@ func TestPlacesInTheRingAreAligned(t *testing.T) {
 		got := aligned(n)
 		expect.That(t, got == want, "%d bytes take %d, want %d", n, got, want)
 	}
-	for n, want := range map[int64]int64{0: 0, 1: 2 << 20, 2 << 20: 2 << 20, 2<<20 + 1: 4 << 20} {
+	for n, want := range map[int64]int64{0: 0, 1: 4096, 4097: 8192, 2 << 20: 2 << 20, 2<<20 + 1: 4 << 20} {
 		got := huge(n)
 		expect.That(t, got == want, "%d bytes take %d of huge pages, want %d", n, got, want)
 	}

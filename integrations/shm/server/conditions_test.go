@@ -22,6 +22,7 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -263,7 +264,7 @@ func growing(t *testing.T) (*graph.Graph, loader.Options) {
 
 func TestABatchLargerThanAllBeforeGetsAnotherSegment(t *testing.T) {
 	defer func(n int64) { leastSegment = n }(leastSegment)
-	leastSegment = 4096
+	leastSegment = pinned.HugePage
 	g, opt := growing(t)
 	s := serve(t, g, Options{Loader: opt})
 	before := s.Stats()[0].Segments
@@ -282,7 +283,7 @@ func TestNoRoomIsSaidAndServingGoesOn(t *testing.T) {
 	roomLeft = func() int64 { return 1000 }
 	expect.Is(t, expect.Err(New(t.Context(), g, Options{Path: socketPath(t), Loader: opt})), shm.ErrNoRoom,
 		"with 1000 bytes left")
-	leastSegment = 4096
+	leastSegment = pinned.HugePage
 	var room atomic.Int64
 	room.Store(1 << 40)
 	roomLeft = room.Load

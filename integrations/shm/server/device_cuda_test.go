@@ -28,7 +28,7 @@ import (
 // smallSegments lets rings of small graphs have several segments.
 func smallSegments(t *testing.T) {
 	old := leastSegment
-	leastSegment = 1
+	leastSegment = pinned.HugePage
 	t.Cleanup(func() { leastSegment = old })
 }
 

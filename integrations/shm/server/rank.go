@@ -13,6 +13,7 @@ import (
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/loader/layout"
 	"github.com/khop-gnn/khop/pinned"
@@ -124,6 +125,9 @@ func (r *rank) open(ctx context.Context, src *loader.Placed, opt loader.Options)
 	if r.hold < 1 {
 		return fmt.Errorf("%w: MaxMemory is %s, which has room for %d batch of rank %d at a time; the feed needs two",
 			loader.ErrMemory, machine.Bytes(s.opt.Loader.MaxMemory), n, r.number)
+	}
+	if e := r.loader.Estimate(); s.within {
+		r.arena.expect(sat.Mul(int64(n), sat.Add(e.SlotBound, r.form.most())) / 4 * 5) // as buffers grow
 	}
 	r.records, r.slots = make([]record, n), make([]held, n)
 	for i := range r.records {

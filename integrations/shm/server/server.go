@@ -91,7 +91,7 @@ func (s *Server) open(ctx context.Context, src loader.Source) (err error) {
 	s.opt.Loader.Device.Name = opt.Device.Name
 	devices := strings.Split(opt.Device.Name, ",")
 	opt.WorldSize, opt.Device.Name = s.opt.WorldSize, devices[0]
-	if s.opt.Hold == 0 {
+	if opt.Hooks.Soon = s.within; s.opt.Hold == 0 {
 		if s.opt.Hold, err = defaultHold(ctx, src, opt); err != nil {
 			return err
 		}

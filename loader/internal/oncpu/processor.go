@@ -84,7 +84,7 @@ func (c *Processor) Place(ctx context.Context, p *plan.Plan) error {
 // readAhead reads what will be read from mapped files: in order, which a disk gives many times faster than pages at
 // random. It is worth it where all of it stays in memory: at most half of what is available.
 func readAhead(ctx context.Context, p *plan.Plan) error {
-	if p.Set.SourceBytes().Total() > plan.ProbeMachine().Room()/2 {
+	if p.Set.SourceBytes().Total() > p.Free/2 {
 		return nil
 	}
 	list := p.Topology()

@@ -92,13 +92,9 @@ func TestWhatADiskTakesIsCountedToTheByte(t *testing.T) {
 
 // The cache has by default half of the room there is, and at least a byte.
 func TestTheDefaultCacheIsHalfOfTheRoom(t *testing.T) {
-	defer func() { ProbeMachine = machine.Probe }()
 	for _, c := range []struct{ limit, room, available, want int64 }{{0, 0, 1000, 500}, {600, 0, 1000, 300},
 		{0, 400, 1000, 200}, {600, 400, 1000, 300}, {0, 0, 1, 1}, {0, 0, 3, 1}, {0, 0, 4, 2}} {
-		ProbeMachine = func() *machine.Machine {
-			return &machine.Machine{MemoryAvailable: c.available, MemoryLimit: machine.Unlimited}
-		}
-		p := &Plan{MaxMemory: c.limit, Room: c.room}
+		p := &Plan{MaxMemory: c.limit, Room: c.room, Free: c.available}
 		got := p.defaultCache()
 		expect.That(t, got == c.want, "%+v: %d bytes", c, got)
 	}

@@ -31,7 +31,9 @@ type Plan struct {
 	AnyWorkers        bool                  // the number of workers is the default
 	MaxMemory         int64                 // 0: no limit but room
 	Room              int64                 // what the control group leaves; 0 where none limits memory
+	Free              int64                 // what the machine had room for when this was settled
 	PerSlot           int64                 // what the caller keeps for each slot besides
+	Soon              bool                  // small slots are not tried
 	OfRank            func(n uint64) uint64 // how many batches this rank has of n that all share
 	Estimate          Estimate
 }
@@ -86,7 +88,7 @@ func (p *Plan) Limit() int64 {
 }
 
 // memoryRoom returns the memory that there is for the loaders.
-func (p *Plan) memoryRoom() int64 { return cmp.Or(p.Limit(), ProbeMachine().Room()) }
+func (p *Plan) memoryRoom() int64 { return cmp.Or(p.Limit(), p.Free) }
 
 // defaultCache returns the default of the cache of rows on disk.
 func (p *Plan) defaultCache() int64 { return max(p.memoryRoom()/2, 1) }
@@ -230,8 +232,21 @@ func (p *Plan) ExplainMemory(err error) error { return p.On.Explain(err, p.MaxMe
 // Bounded reports whether each slot is given the memory of the largest batch in advance.
 func (p *Plan) Bounded() bool { return p.MaxMemory > 0 && p.On.Bounded() }
 
+// mostUntried is how many bytes all slots of a loader that is to be there soon take at most where none is filled on
+// trial and touched: the first batches take less time to touch their memory than it takes to learn how much that is.
+const mostUntried = 4 << 20
+
+// Untried reports whether slots take memory as batches need it, up to their bound.
+func (p *Plan) Untried() bool {
+	e := &p.Estimate
+	return p.Soon && p.On.Bounded() && sat.Mul(int64(e.Slots), e.SlotBound) <= mostUntried
+}
+
 // tryBatches samples some batches in one slot to learn how large they are. Its memory is given back.
 func (p *Plan) tryBatches(ctx context.Context, within *pinned.Ledger) (n needs, err error) {
+	if p.Untried() {
+		return needs{slot: p.Estimate.SlotBound, scratch: p.MostScratch()}, nil
+	}
 	ledger, z := pinned.Ledger{Within: within}, slots.Sizes{Limited: p.Bounded()}
 	err = p.Trial(ctx, min(p.Batches, LeastTried), &ledger, func(s *slots.Slot) {
 		z.Learn(s)

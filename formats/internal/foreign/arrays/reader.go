@@ -55,18 +55,24 @@ func readGraph(ctx context.Context, at source.Place, r *source.Request) (*source
 	if !at.Exists() {
 		folders = foldersOf(at.Tree)
 	}
+	if folders[at.Name] == nil {
+		folders[at.Name] = Files(map[string]source.Place{"edge_index": at})
+	}
+	return Folders(ctx, at.Path(), at.Name, folders, r)
+}
+
+// Folders describes the graph of a folder of arrays, called name in the list of all folders. Errors call it path.
+func Folders(ctx context.Context, at, name string, folders map[string]array.Set,
+	r *source.Request) (*source.Graph, error) {
 	for dir := range folders {
-		if _, ok := edgeType(dir); ok && path.Dir(path.Dir(dir)) == at.Name {
-			return readTyped(ctx, at, folders, r)
+		if _, ok := edgeType(dir); ok && path.Dir(path.Dir(dir)) == name {
+			return readTyped(ctx, at, name, folders, r)
 		}
 	}
-	set := folders[at.Name]
-	if set == nil {
-		set = Files(map[string]source.Place{"edge_index": at})
-	}
+	set := folders[name]
 	g, ok, err := Describe(ctx, set, r)
 	if err == nil && !ok {
-		err = source.Error(at.Path(), "", -1, "name a folder with edge_index.npy, or with src.npy and dst.npy",
+		err = source.Error(at, "", -1, "name a folder with edge_index.npy, or with src.npy and dst.npy",
 			fmt.Errorf("%w: it has %s", source.ErrUnknown, strings.Join(set.Names(), ", ")))
 	}
 	return g, err
@@ -91,16 +97,16 @@ func foldersOf(t *source.Tree) map[string]array.Set {
 
 // readTyped describes a graph of several types: edges/SOURCE__RELATION__TARGET has the edges of a type, nodes/TYPE its
 // nodes.
-func readTyped(ctx context.Context, at source.Place, folders map[string]array.Set,
+func readTyped(ctx context.Context, at, name string, folders map[string]array.Set,
 	r *source.Request) (*source.Graph, error) {
 	var nodes []Nodes
 	var edges []Edges
 	for _, dir := range slices.Sorted(maps.Keys(folders)) {
 		set := folders[dir]
-		if t, ok := edgeType(dir); ok && path.Dir(path.Dir(dir)) == at.Name {
+		if t, ok := edgeType(dir); ok && path.Dir(path.Dir(dir)) == name {
 			edges = append(edges, Edges{Source: t[0], Relation: t[1], Target: t[2], Set: set})
 		}
-		if path.Dir(path.Dir(dir)) == at.Name && path.Base(path.Dir(dir)) == "nodes" {
+		if path.Dir(path.Dir(dir)) == name && path.Base(path.Dir(dir)) == "nodes" {
 			n := Nodes{Name: path.Base(dir), Count: -1, Set: set}
 			if _, ok := set["num_nodes"]; ok {
 				count, err := (&Describer{Set: set, R: r}).number("num_nodes")
@@ -114,7 +120,7 @@ func readTyped(ctx context.Context, at source.Place, folders map[string]array.Se
 	}
 	g, err := Typed(ctx, WithEnds(nodes, edges), edges, r)
 	if err != nil {
-		return nil, source.Error(at.Path(), "", -1, "", err)
+		return nil, source.Error(at, "", -1, "", err)
 	}
 	return g, nil
 }

@@ -51,7 +51,7 @@ def write(path: _binary.PathLike, data: Any, *, binary: Optional[_binary.PathLik
     The arrays pass through temporary files beside path, which take as much room. WriteError names what is wrong, and
     where; then there is no dataset, or still the one that was there before.
     """
-    converted.write(path, lambda folder: _spill(folder, data), "the graph", options, binary, _size(data) <= SMALL)
+    converted.write(path, lambda folder: _spill(folder, data), "the graph", options, binary, size(data) <= SMALL)
 
 
 def temporary(
@@ -59,7 +59,7 @@ def temporary(
 ) -> tuple[Scratch, str]:
     """Writes a temporary dataset of a graph in memory, and returns it with the folder that it is removed with. inside
     allows loading the shared library for a small one."""
-    small = _size(data) <= SMALL
+    small = size(data) <= SMALL
     if small and inside and binary is None:
         with contextlib.suppress(LibraryNotFound, ForkError):
             _library.load()
@@ -73,18 +73,18 @@ def temporary(
     return scratch, path
 
 
-def _size(data: Any) -> float:
+def size(data: Any) -> float:
     """Bytes of the arrays of what khop.write takes; infinity where that is not easily told."""
     if _graphs.is_sparse_tensor(data):  # torch knows no bytes of it
         return math.inf
     if hasattr(data, "stores"):
-        return sum(map(_size, data.stores))
+        return sum(map(size, data.stores))
     if isinstance(data, Mapping) or hasattr(data, "items") and hasattr(data, "keys"):
-        return sum(_size(value) for _, value in data.items())
+        return sum(size(value) for _, value in data.items())
     if isinstance(data, (int, float, np.generic, str, type(None))):
         return 8
     if isinstance(data, (list, tuple)):
-        return sum(map(_size, data))
+        return sum(map(size, data))
     if hasattr(data, "nbytes"):
         return int(data.nbytes)
     if hasattr(data, "element_size") and hasattr(data, "numel"):  # torch before 2.1
@@ -110,12 +110,12 @@ def _write(folder: pathlib.Path, parts: Mapping[_Key, _Arrays]) -> pathlib.Path:
             for name in names:
                 if not _is_file_name(name) or "__" in name:
                     raise ValueError(f"khop.write: {key!r}: types need names of up to 200 bytes without '__' and '/'")
-            at = folder / ("nodes" if isinstance(key, str) else "edges") / "__".join(names)
+            at = folder / folder_of(key)
         at.mkdir(parents=True, exist_ok=True)
         for name, value in arrays.items():
             if not _is_file_name(name):
                 raise ValueError(f"khop.write: {name!r}: arrays need names of up to 200 bytes without '/'")
-            array = _numpy(value)
+            array = numbers(value)
             if array is None:
                 what = f"{key!r}: {name}" if key is not None else name
                 kind = type(value).__name__
@@ -123,6 +123,11 @@ def _write(folder: pathlib.Path, parts: Mapping[_Key, _Arrays]) -> pathlib.Path:
             else:
                 _save(at / f"{name}.npy", array)
     return folder
+
+
+def folder_of(key: Union[str, Tuple[str, str, str]]) -> str:
+    """Where khop convert reads the arrays of a node type or an edge type."""
+    return f"nodes/{key}" if isinstance(key, str) else f"edges/{'__'.join(key)}"
 
 
 def _is_file_name(name: Any) -> bool:
@@ -135,7 +140,7 @@ def _is_file_name(name: Any) -> bool:
         return False
 
 
-def _numpy(value: Any) -> Any:
+def numbers(value: Any) -> Any:
     """A value as an array of numbers, times, or names in UTF-8; None if it is not one."""
     if hasattr(value, "detach"):
         value = value.detach().cpu()
@@ -239,7 +244,7 @@ def _of_scipy(folder: pathlib.Path, matrix: Any) -> pathlib.Path:
 
 
 def _of_edges(folder: pathlib.Path, edges: Any) -> pathlib.Path:
-    array = _numpy(edges)
+    array = numbers(edges)
     if array is None or array.ndim != 2 or array.shape[0] != 2 or array.dtype.kind not in "iu":
         shape = "" if array is None else f" {array.dtype} of shape {array.shape}:"
         raise ValueError(f"khop.write: edges:{shape} must be whole numbers [2, edges], sources and targets")

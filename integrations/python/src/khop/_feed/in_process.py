@@ -72,9 +72,9 @@ class Inside:
 
     _handle = _feed = 0  # of one that was never opened
 
-    def __init__(self, config: Configuration, quiet: bool = True) -> None:
+    def __init__(self, config: Configuration, quiet: bool = True, graph: int = 0) -> None:
         """Begins to open the loader. config has the dataset and the rank beside options of khop serve; the caller
-        closes it."""
+        closes it. graph is the library's, in place of the dataset."""
         self._library = library = _library.load()
         self._config = config
         self._owner = os.getpid()
@@ -83,8 +83,9 @@ class Inside:
             raise OSError(errno.ENOMEM, "no memory or no file descriptors for a loader in this process")
         handle = ctypes.c_uint64()
         start = library.function(
-            "khop_loader_open", ctypes.c_char_p, ctypes.c_int32, ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint64))
-        start(config.json().encode(), quiet, self._feed, handle)
+            "khop_loader_open", ctypes.c_char_p, ctypes.c_uint64, ctypes.c_int32, ctypes.c_void_p,
+            ctypes.POINTER(ctypes.c_uint64))
+        start(config.json().encode(), graph, quiet, self._feed, handle)
         self._handle = handle.value
         self._poll = select.poll()
         self._poll.register(library.feed.khop_feed_bell(self._feed), select.POLLIN)

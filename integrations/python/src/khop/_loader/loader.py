@@ -467,8 +467,8 @@ class Loader(Connection):
             if self.process == "inside" or here.local_rank == 0:
                 config.seeds(seeds, input_time, edge_label_index, edge_label, edge_label_time)
             if self.process == "inside":
-                config.options.update(dataset=opened.dataset(dataset), rank=here.rank, ranks=None)
-                feed = opened.inside(config, serve_options)
+                config.options.update(rank=here.rank, ranks=None)
+                feed = opened.inside(dataset if pad != "max" else opened.dataset(dataset), config, serve_options)
             else:
                 feed = opened.server(dataset, config, serve_options, socket)
             super().__init__(feed, framework=framework, pad=pad, pin=pin, opened=opened)

@@ -16,6 +16,7 @@ import numpy as np
 
 from .._native import library as _library
 from .._batch.arrays import Arrays
+from .._data import memory
 from .._batch.batch import Batch
 from .._batch.contents import Info
 from ..errors import OptionError, ServerError, SlotsHeldError
@@ -75,8 +76,10 @@ class Sampler:
         handle = ctypes.c_uint64()
         self._end = weakref.finalize(self, _end, library, handle, opened)
         try:
-            config.options["dataset"] = opened.dataset(dataset)
-            self._open(config, handle, quiet, start_timeout)
+            graph = memory.handle(dataset)
+            if not graph:
+                config.options["dataset"] = opened.dataset(dataset)
+            self._open(config, graph, handle, quiet, start_timeout)
         except BaseException:
             self.close()
             raise
@@ -86,12 +89,14 @@ class Sampler:
         self._used: set[int] = set()
         self._take(self._describe())
 
-    def _open(self, config: Configuration, handle: ctypes.c_uint64, quiet: bool, timeout: float) -> None:
+    def _open(
+        self, config: Configuration, graph: int, handle: ctypes.c_uint64, quiet: bool, timeout: float,
+    ) -> None:
         library, deadline = self._library, time.monotonic() + timeout
         begin = library.function(
-            "khop_sampler_open", ctypes.c_char_p, ctypes.c_int32, ctypes.POINTER(ctypes.c_uint64))
+            "khop_sampler_open", ctypes.c_char_p, ctypes.c_uint64, ctypes.c_int32, ctypes.POINTER(ctypes.c_uint64))
         ready = library.function("khop_sampler_ready", ctypes.c_uint64, ctypes.c_int32)
-        begin(config.json().encode(), quiet, handle)
+        begin(config.json().encode(), graph, quiet, handle)
         try:
             while ready(handle, _TICK):
                 if time.monotonic() > deadline:

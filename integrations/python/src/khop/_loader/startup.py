@@ -14,6 +14,7 @@ from .._feed.in_process import Inside
 from .._ranks.host_rendezvous import Meeting, Parents
 from .._config.configuration import Configuration
 from .._native.scratch import Scratch
+from .._data.memory import handle
 from .._data.write import temporary
 
 _loaders_made = 0  # of this process that have a server, for the meeting points of several ranks
@@ -44,12 +45,15 @@ class Opening:
         self._data, path = temporary("khop-data-", data, self.binary, inside=False)
         return path
 
-    def inside(self, config: Configuration, flags: Sequence[str]) -> Feed:
+    def inside(self, dataset: Any, config: Configuration, flags: Sequence[str]) -> Feed:
         """Returns the feed of a loader in this process."""
+        graph = handle(dataset)
+        if not graph:
+            config.options["dataset"] = self.dataset(dataset)
         if not config.options.get("workers") and self.place.local_world_size > 1:
             config.options["workers"] = max(1, len(os.sched_getaffinity(0)) // self.place.local_world_size)
         config.flags(flags)
-        self._inside = Inside(config, self.quiet)
+        self._inside = Inside(config, self.quiet, graph)
         self._inside.wait(self.start_timeout)
         self.feed = Feed(self._inside, **self.how)
         return self.feed

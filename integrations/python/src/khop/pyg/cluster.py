@@ -51,14 +51,15 @@ class ClusterData(pyg.ClusterData):  # type: ignore[misc]
         if not os.path.exists(self.file):
             if log:
                 print("Dividing the nodes into parts ...", file=sys.stderr)
-            partition(self.structure.path, num_parts, self.file)
+            partition(os.fspath(self.structure.path), num_parts, self.file)
 
     def _metis(self, edge_index: Any, num_nodes: int) -> Any:
         """The part of each node. PyG's own divides by METIS here."""
         structure = structure_of(Data(edge_index=edge_index.cpu(), num_nodes=num_nodes))
         try:
-            file = structure.path + ".part"
-            partition(structure.path, self.num_parts, file)
+            path = os.fspath(structure.path)
+            file = path + ".part"
+            partition(path, self.num_parts, file)
             with open(file) as lines:
                 return torch.tensor([int(line) for line in lines], device=edge_index.device)
         finally:

@@ -18,7 +18,8 @@ from ..relational import Tables, tables_of
 from .._batch.schema import EDGE_NAMES, NODE_NAMES
 from .._loader.request_sampler import Sampler
 from .._data.stage import located
-from .._data.write import adjacency, temporary
+from .._data.memory import Graph
+from .._data.write import adjacency
 from .asked import Asked
 from .repeats import Repeats
 
@@ -224,8 +225,8 @@ class OfDataset(Structure):
 
 
 class InMemory(Structure):
-    """The structure of a graph in memory, of which a temporary dataset is written. Its types have numbers for names:
-    PyG's may be any text."""
+    """The structure of a graph in memory, of which a temporary dataset is made: in memory, or on disk. Its types have
+    numbers for names: PyG's may be any text."""
 
     dataset = False
 
@@ -252,9 +253,9 @@ class InMemory(Structure):
         self._write(parts, inside)
 
     def _write(self, parts: dict[Any, Any], inside: bool) -> None:
-        """Writes the dataset. An error names PyG's types, not the dataset's."""
+        """Makes the dataset. An error names PyG's types, not the dataset's."""
         try:
-            self._scratch, self.path = temporary("khop-pyg-", parts, inside=inside)
+            self.path = Graph("khop-pyg-", parts, inside)
         except WriteError as e:
             said = str(e).replace("the graph: ", "")
             for of in self.edge_types:
@@ -313,7 +314,7 @@ class InMemory(Structure):
 
     def close(self) -> None:
         super().close()
-        self._scratch.close()
+        self.path.close()
 
 
 def structure_of(

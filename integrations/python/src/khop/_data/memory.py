@@ -25,7 +25,7 @@ class _Array(ctypes.Structure):
                 ("rank", ctypes.c_int64), ("data", ctypes.c_void_p)]
 
 
-class Graph(os.PathLike):  # type: ignore[type-arg]  # no subscript before Python 3.9
+class Graph(os.PathLike[str]):
     """The arrays of a graph, as khop.write takes those of several types. What becomes of them later changes nothing.
 
     Up to 8 MiB of numbers become a dataset in the library's memory, unless khop convert has something to say of them.

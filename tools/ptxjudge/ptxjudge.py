@@ -8,7 +8,8 @@ LIBRARY has khop_judge, as internal/cudasim/src/judge.h declares it. It may be a
 ours. What it writes becomes what the tests read, so they compare the judge's batches with the CPU's.
 
 It fails where a test fails, and where the judge gave a launch up. A launch whose bytes differ is counted: where lanes
-compete for a slot of a hash table, whoever comes first has it, and both are right; then the tests have the last word.
+compete for a slot of a hash table, whoever comes first has it, and both are right. One that is full holds other nodes,
+too, and its batch is made again. Then the tests have the last word.
 """
 import collections
 import os

@@ -140,8 +140,8 @@ func TestDeviceNamesTheEdgeWhoseWeightIsNone(t *testing.T) {
 	expect.Is(t, sampleOn(t, o, g, 1, &Request{Seeds: [][]int64{{0}}}), nil, "the greatest weight that there is")
 }
 
-// Fan-outs above a warp's lanes, out of hubs: picks are merged and laid out in memory, not in the lanes.
-func TestDeviceChoosesManyOfHubs(t *testing.T) {
+// Of hubs warps choose slice by slice. One merges their picks: up to a fan-out of 32 in its lanes, else in memory.
+func TestDeviceChoosesOfHubs(t *testing.T) {
 	const seed = 20261123
 	r := rand.New(rand.NewPCG(seed, 0))
 	degree := 2000 // of the first; then few edges at once are among the least so far
@@ -154,7 +154,7 @@ func TestDeviceChoosesManyOfHubs(t *testing.T) {
 		req.Seeds[0] = append(req.Seeds[0], int64(v))
 	}
 	d := openDevice(t)
-	for _, k := range []int{33, 40, 64, 100} {
+	for _, k := range []int{1, 5, 32, 33, 40, 64, 100} {
 		for _, n := range []Neighbor{{Mask: "mask"}, {Mask: "mask32", Replace: true}, {Weight: "w64"}, {Weight: "w32"},
 			{Weight: "w64", Mask: "mask"}, {Share: 0.4}} {
 			n.Fanouts = []int{k}

@@ -25,7 +25,7 @@ FAULTS = [
      SAMPLING, "TestDeviceMakesLargeSubsetsApart"),
     ("missing barrier of warp", "sampling/choose.cu", "    __syncwarp();\n    if (i >= 0 && i + less < k)",
      "    if (i >= 0 && i + less < k)",
-     SAMPLING, "TestDeviceChoosesManyOfHubs"),
+     SAMPLING, "TestDeviceChoosesOfHubs"),
     ("plain add", "gather/cuda/rows.cuh", "&& sum) atomicAdd(to, sum);", "&& sum) *to += sum;", GATHER,
      "TestCacheChangesNoByte"),
     ("plain add", "sampling/assembly.cu", "if (fresh) atomicAdd(&counted->fresh, fresh);",

@@ -255,6 +255,9 @@ func (p *choosePicker[V]) see(i int) {
 	if p.least, p.top = p.rule.between(p.asOf); p.rule.TimeRule == AnyTime {
 		return
 	}
+	if from := p.a.forest.groups.from; from != nil {
+		p.least = max(p.least, from[p.st.dst.trees[i]])
+	}
 	p.byTime, p.bySource = p.timed, p.dated
 	if p.least > p.top && (p.byTime || p.bySource) {
 		p.n = 0

@@ -72,7 +72,7 @@ func (f *forest[V]) begin(s *graph.Schema, req *Request) error {
 		f.keys[t].n = 0
 	}
 	if f.times >= 0 {
-		if err := f.groups.begin(s, req); err != nil {
+		if err := f.groups.begin(s, req, f.trees >= 0); err != nil {
 			return err
 		}
 	}

@@ -178,7 +178,7 @@ func oraclePick(g *graph.Graph, runs edgeRuns, n Neighbor, req *Request, k, h, e
 func oraclePickOf(g *graph.Graph, n Neighbor, req *Request, k, h, e int, v rooted, run []int64, key uint64) []int64 {
 	index := uint64(v.id + v.tree*g.Schema().Nodes[g.Schema().Edges[e].Dst].Count)
 	if n.chooses() {
-		return oracleChoose(g, n, req, k, h, e, key, index, v.time, run)
+		return oracleChoose(g, n, req, k, h, e, key, index, v.time, oracleFrom(req, v.tree), run)
 	}
 	stream := rng.Stream(rng.StageKey(req.Rand.key, key, rng.Pick, uint8(h)), index)
 	var picks []uint64

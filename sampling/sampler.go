@@ -44,6 +44,8 @@ type Description struct {
 	// Times says that the sampler looks at each item as of its time (Request.Times, SeedEdges.Times): nothing later is
 	// in the batch. A loader refuses seeds with times for a sampler that does not.
 	Times bool
+	// From says that items may have first times as well (Request.From, SeedEdges.From).
+	From bool
 	// Excludes says that the sampler may leave edges out of a batch (Request.Exclude), wherever it runs.
 	Excludes bool
 	// Frontier says which nodes hops expand; nil if the layers do not follow from it. With NewNodes consumers treat the

@@ -82,8 +82,8 @@ func (l *Loader) listRequest(r *Request) (*seedlist.List, error) {
 		return nil, err
 	}
 	list, err := seedlist.New(r.Seeds, g, "", "")
-	if err == nil && list.Timed && !l.plan.ReadsTimes && l.asked.Times == ReadTimes {
-		err = errUnread(l.plan.Sampler)
+	if err == nil {
+		err = l.asked.unread(&list, l.plan.Sampler, l.plan.ReadsTimes, l.plan.ReadsFrom)
 	}
 	return &list, err
 }

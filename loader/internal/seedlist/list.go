@@ -24,6 +24,7 @@ type List struct {
 	ByType  []int64 // items of each node type
 	Numbers bool    // the items are not nodes: sampling.Items
 	key     uint64  // type key of the shuffle
+	From    []int64 // first times of the items; nil: none
 	Spans   *Spans  // the items by their times, where batches lie within spans of time; nil: by their places
 
 	// of seeds that are edges, in place of sets; ByType then counts their ends
@@ -51,6 +52,12 @@ type seedRun struct {
 func New(s graph.Seeds, g *graph.Graph, label, time string) (List, error) {
 	schema := g.Schema()
 	l := List{ByType: make([]int64, len(schema.Nodes)), Timed: len(s.Edges) > 0}
+	for k := range s.Sets {
+		l.addFrom(s.Sets[k].From)
+	}
+	for k := range s.Edges {
+		l.addFrom(s.Edges[k].From)
+	}
 	if len(s.Edges) > 0 {
 		return l, l.addLinks(s.Edges, g, label, time)
 	}
@@ -82,6 +89,15 @@ func New(s graph.Seeds, g *graph.Graph, label, time string) (List, error) {
 	return l, nil
 }
 
+// addFrom appends first times, of which those of one set alone are not copied.
+func (l *List) addFrom(from []int64) {
+	if l.From == nil {
+		l.From = slices.Clip(from)
+	} else {
+		l.From = append(l.From, from...)
+	}
+}
+
 // At returns item i, 0 <= i < n.
 func (l *List) At(i int64) (nodeType int, id int64) {
 	r := &l.sets[sort.Search(len(l.sets), func(k int) bool { return l.sets[k].end > i })]
@@ -108,10 +124,11 @@ func (l *List) TimeAt(i int64) int64 {
 const (
 	labelColumn = "label"
 	timeColumn  = "time"
+	fromColumn  = "from"
 )
 
 // Columns returns what batches have of the list itself, for seeds of a node type: labels where there are some, and
-// beside them times.
+// beside them times, and first times.
 func (l *List) Columns(nodeType int) (list []graph.Column) {
 	if l.ByEdge != nil || l.ByType[nodeType] == 0 || !l.sets[0].labels.Valid() {
 		return nil
@@ -121,6 +138,9 @@ func (l *List) Columns(nodeType int) (list []graph.Column) {
 	if l.Timed {
 		list = append(list, graph.Column{Name: timeColumn, DType: unified.Int64})
 	}
+	if l.From != nil {
+		list = append(list, graph.Column{Name: fromColumn, DType: unified.Int64})
+	}
 	return list
 }
 
@@ -128,8 +148,11 @@ func (l *List) Columns(nodeType int) (list []graph.Column) {
 func (l *List) RowAt(i int64, column string) []byte {
 	r := &l.sets[sort.Search(len(l.sets), func(k int) bool { return l.sets[k].end > i })]
 	rows := r.labels
-	if column == timeColumn {
+	switch column {
+	case timeColumn:
 		rows = unified.FromSlice(r.times)
+	case fromColumn:
+		rows = unified.FromSlice(l.From[r.begin:])
 	}
 	size := rows.RowBytes()
 	return rows.Bytes()[(i-r.begin)*size:][:size]
@@ -168,7 +191,9 @@ func (l *List) Hash() uint64 {
 			run(r, r.nodeType, 0, n)
 		}
 	}
-	l.hashLinks(&h, &to)
+	if l.hashLinks(&h, &to); l.From != nil {
+		h.Tensor(unified.FromSlice(l.From), true, &to)
+	}
 	return to.Sum64()
 }
 
@@ -202,7 +227,7 @@ func (l *List) Fused(g *graph.Graph) []int64 {
 // TakeNodes takes the nodes of m in place of l's; false, and nothing is taken, unless they are as many of each type and
 // have times and labels where l's have.
 func (l *List) TakeNodes(m *List) bool {
-	if m.ByEdge != nil || m.Timed != l.Timed || !slices.Equal(m.ByType, l.ByType) {
+	if m.ByEdge != nil || m.Timed != l.Timed || len(m.From) != len(l.From) || !slices.Equal(m.ByType, l.ByType) {
 		return false
 	}
 	for t := range l.ByType {
@@ -212,7 +237,7 @@ func (l *List) TakeNodes(m *List) bool {
 			return false
 		}
 	}
-	l.sets = m.sets // all else is as it was, and may be read meanwhile
+	l.sets, l.From = m.sets, m.From // all else is as it was, and may be read meanwhile
 	return true
 }
 

@@ -70,12 +70,7 @@ func (s *Slot) takeSeeds(m Sampler, j Job) error {
 			s.Request.Seeds[t] = room[:0]
 		}
 	}
-	if s.Request.Times = nil; list.Timed {
-		s.Request.Times = s.times
-	}
-	for t := range s.Request.Times {
-		s.Request.Times[t] = s.Request.Times[t][:0]
-	}
+	s.Request.Times, s.Request.From = emptied(s.times, list.Timed), emptied(s.from, list.From != nil)
 	s.Request.Items = s.Request.Items[:0]
 	var some [64]int64 // shuffled first, and then looked up: look-ups in a row wait for memory together
 	for i := int64(0); i < batch.Len; i += int64(len(some)) {
@@ -86,6 +81,17 @@ func (s *Slot) takeSeeds(m Sampler, j Job) error {
 		s.takeNodes(list, items)
 	}
 	return s.takeItemColumns()
+}
+
+// emptied returns lists for the seeds of a batch; nil where they have no such numbers.
+func emptied(lists [][]int64, some bool) [][]int64 {
+	if !some {
+		return nil
+	}
+	for t := range lists {
+		lists[t] = lists[t][:0]
+	}
+	return lists
 }
 
 // takeNodes looks up some seeds.
@@ -100,6 +106,9 @@ func (s *Slot) takeNodes(list *seedlist.List, items []int64) {
 		s.Items[t] = append(s.Items[t], item)
 		if s.Request.Times != nil {
 			s.Request.Times[t] = append(s.Request.Times[t], list.TimeAt(item))
+		}
+		if s.Request.From != nil {
+			s.Request.From[t] = append(s.Request.From[t], list.From[item])
 		}
 	}
 }

@@ -16,7 +16,7 @@ from typing import Any, Callable, Optional
 
 from ..errors import ForkError, KhopError, LibraryNotFound, OptionError, ServerError, StateError
 
-ABI = 6  # KHOP_ABI
+ABI = 7  # KHOP_ABI
 OK, AGAIN, ARGUMENT, CLOSED, FAILED, STATE, BUG = range(7)
 Handle = ctypes.c_uint64
 DESCRIPTORS = 8

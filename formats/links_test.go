@@ -154,7 +154,7 @@ func TestFirstTimesOfTasksComeBackAsTheyWereWritten(t *testing.T) {
 	text := expect.Must(os.ReadFile(path))(t)
 	expect.That(t, bytes.Contains(text, []byte(`"requires": ["first-times"]`)), "the manifest requires nothing")
 	expect.OK(t, os.WriteFile(path, seal(strings.Replace(string(text), "first-times", "later-times", 1)), 0o600))
-	expect.Says(t, openError(dir), ErrVersion, "requires later-times", "another requirement")
+	expect.Says(t, openError(dir), ErrVersion, `requires "later-times"`, "another requirement")
 	expect.OK(t, os.WriteFile(path, text, 0o600))
 	forge(t, dir, func(m *Manifest) {
 		sets := &m.Splits[slices.IndexFunc(m.Splits, func(s SplitInfo) bool { return s.Name == "late:train" })].Sets

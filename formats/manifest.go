@@ -172,9 +172,15 @@ func (m *Manifest) encode() ([]byte, error) {
 	if len(m.Provenance) == 0 {
 		provenance = []byte("{}")
 	}
+	requires := []string{}
+	for i := range m.Splits {
+		if slices.ContainsFunc(m.Splits[i].Sets, func(set SetInfo) bool { return set.End == tableFrom }) {
+			requires = []string{firstTimes}
+		}
+	}
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "{\n  \"format\": [%d, %d],\n  \"requires\": %s,\n  \"id\": \"%x\",\n  \"generation\": %d,\n",
-		m.Format[0], m.Format[1], m.requires(), m.ID, m.Generation)
+	fmt.Fprintf(&b, "{\n  \"format\": [%d, %d],\n  \"requires\": %q,\n  \"id\": \"%x\",\n  \"generation\": %d,\n",
+		m.Format[0], m.Format[1], requires, m.ID, m.Generation)
 	fmt.Fprintf(&b, "  \"provenance\": %s,\n  \"content\": %s,\n", provenance, content)
 	sum := xxh3.Hash(b.Bytes())
 	b.WriteString(manifestChecksum + formatHash(sum) + manifestEnd)
@@ -183,16 +189,6 @@ func (m *Manifest) encode() ([]byte, error) {
 
 // firstTimes is what a reader must know of a dataset whose tables of tasks have first times.
 const firstTimes = "first-times"
-
-// requires returns what a reader must know, as JSON.
-func (m *Manifest) requires() string {
-	for i := range m.Splits {
-		if slices.ContainsFunc(m.Splits[i].Sets, func(set SetInfo) bool { return set.End == tableFrom }) {
-			return `["` + firstTimes + `"]`
-		}
-	}
-	return "[]"
-}
 
 func marshalIndent(v any, prefix string) ([]byte, error) {
 	var b bytes.Buffer

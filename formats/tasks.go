@@ -12,8 +12,8 @@ import (
 // taskSeparator stands between the names of a task and of one of its splits. No name has it.
 const taskSeparator = ":"
 
-// The arrays of a task's table besides its nodes, in their order: times, first times, and labels; or, where nodes are recommended to
-// them, those that are, and where they begin for each row.
+// The arrays of a task's table besides its nodes, in their order: times, first times, and labels; or, where nodes are
+// recommended to them, those that are, and where they begin for each row.
 const (
 	tableTime   = "time"
 	tableFrom   = "from"
@@ -61,7 +61,7 @@ func (set *SetInfo) arrayType(sp *SplitInfo) (arrayfile.Type, error) {
 	return arrayfile.Type{Name: sp.Name, DType: dtype}, nil
 }
 
-// checkTable checks that the arrays of a task's table are nodes, perhaps their times, with these perhaps first times, and
+// checkTable checks that the arrays of a task's table are nodes, perhaps their times, perhaps with first times, and
 // perhaps their labels, of equal length; or, in place of labels, the targets of an edge type and where they begin.
 func (sp *SplitInfo) checkTable(s *graph.Schema) error {
 	last, links := -1, false

@@ -74,9 +74,6 @@ func (s *EdgeSet) check(schema *Schema, k int) error {
 			return fmt.Errorf("%w: edge set %d: %d %s for %d edges", ErrSeed, k, o.have, o.what, n)
 		}
 	}
-	if s.From != nil && len(s.From) != len(s.Times) {
-		return fmt.Errorf("%w: edge set %d: %d first times beside %d times", ErrSeed, k, len(s.From), len(s.Times))
-	}
 	if s.Types != nil && (s.ofGraph() || s.Offsets != nil) || !s.ofGraph() && s.Every {
 		return fmt.Errorf("%w: edge set %d: Types are for edges that are listed, with a target each, Every is for "+
 			"those of the graph", ErrSeed, k)

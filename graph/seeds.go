@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -26,8 +27,8 @@ type SeedSet struct {
 	// own time. Either all sets of a list of seeds have times or none. They are kept. On disk the tables of tasks have
 	// them.
 	Times []int64
-	// From, if not nil, are the first times of the nodes beside Times, as many; math.MinInt64 for none: in a node's tree
-	// nothing earlier is followed. Either all sets have first times or none. They are kept. On disk as Times.
+	// From, if not nil, are the first times of the nodes beside Times, as many; math.MinInt64 for none. Nothing earlier
+	// is followed in a node's tree. Either all sets have first times or none. They are kept. On disk as Times.
 	From []int64
 	// Labels, if valid, are the labels to predict, one row a node, in the order of IDs. dtype and shape of a row are
 	// free, but the same in all sets of a list of seeds. They are kept.
@@ -97,30 +98,26 @@ func idAt(t unified.Tensor, i int64) int64 { return t.DType().Integer(t.Bytes()[
 
 // Check reads every seed and returns ErrSeed for the first that is not a node of its type, or an edge between others.
 func (s Seeds) Check(schema *Schema) error {
-	timed, bounded, first := 0, 0, unified.Tensor{}
 	if len(s.Sets) > 0 && len(s.Edges) > 0 {
 		return fmt.Errorf("%w: %d sets of nodes and %d of edges: seeds are nodes or edges, not both", ErrSeed,
 			len(s.Sets), len(s.Edges))
 	}
 	for k := range s.Edges {
-		if err := s.Edges[k].check(schema, k); err != nil {
+		e := &s.Edges[k]
+		if err := cmp.Or(e.check(schema, k), checkFrom(k, e.Times, e.From, s.Edges[0].From)); err != nil {
 			return err
-		}
-		if s.Edges[k].From != nil {
-			bounded++
 		}
 	}
+	timed, first := 0, unified.Tensor{}
 	for k := range s.Sets {
-		if err := s.Sets[k].check(schema, k); err != nil {
+		set := &s.Sets[k]
+		if err := cmp.Or(set.check(schema, k), checkFrom(k, set.Times, set.From, s.Sets[0].From)); err != nil {
 			return err
 		}
-		if s.Sets[k].Times != nil {
+		if set.Times != nil {
 			timed++
 		}
-		if s.Sets[k].From != nil {
-			bounded++
-		}
-		if l := s.Sets[k].Labels; k == 0 {
+		if l := set.Labels; k == 0 {
 			first = l
 		} else if l.Valid() != first.Valid() || l.Valid() && (l.DType() != first.DType() ||
 			!slices.Equal(l.Shape()[1:], first.Shape()[1:])) {
@@ -130,10 +127,16 @@ func (s Seeds) Check(schema *Schema) error {
 	if timed > 0 && timed < len(s.Sets) {
 		return fmt.Errorf("%w: %d of %d sets have times: all must have them, or none", ErrSeed, timed, len(s.Sets))
 	}
-	if n := len(s.Sets) + len(s.Edges); bounded > 0 && bounded < n {
-		return fmt.Errorf("%w: %d of %d sets have first times: all must have them, or none", ErrSeed, bounded, n)
-	}
 	return nil
+}
+
+// checkFrom refuses first times in the set of number k that are not one beside each time, or not there in all sets.
+func checkFrom(k int, times, from, first []int64) error {
+	if (from == nil) == (first == nil) && (from == nil || len(from) == len(times)) {
+		return nil
+	}
+	return fmt.Errorf("%w: seed set %d: %d first times beside %d times: as many in all sets, or none", ErrSeed, k,
+		len(from), len(times))
 }
 
 // check checks the set of number k.
@@ -143,9 +146,6 @@ func (s *SeedSet) check(schema *Schema, k int) error {
 	}
 	if s.Times != nil && int64(len(s.Times)) != s.IDs.Len() {
 		return fmt.Errorf("%w: seed set %d: %d times of %d nodes", ErrSeed, k, len(s.Times), s.IDs.Len())
-	}
-	if s.From != nil && len(s.From) != len(s.Times) {
-		return fmt.Errorf("%w: seed set %d: %d first times beside %d times", ErrSeed, k, len(s.From), len(s.Times))
 	}
 	if s.Labels.Valid() && (s.Labels.Rank() == 0 || s.Labels.Len() != s.Len()) {
 		return fmt.Errorf("%w: seed set %d: labels are %v, of %d nodes", ErrSeed, k, s.Labels, s.Len())

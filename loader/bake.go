@@ -191,12 +191,11 @@ func (a *asked) unread(l *seedlist.List, sampler sampling.Sampler, times, from b
 	}
 	name, _, _ := strings.Cut(sampler.Fingerprint(), " ")
 	if times {
-		return option.Textf("%w: the sampler %q does not look at first times, which seeds have: set %s, or leave them out",
-			ErrOptions, name, option.Named("Disjoint"))
+		return option.Textf("%w: the sampler %q does not look at first times, which seeds have: set %s, or leave "+
+			"them out", ErrOptions, name, option.Named("Disjoint"))
 	}
-	return refuse("Times", " is read, but the sampler %q does not look at the times of seeds: "+
-		"batches would have rows that are later than their seeds; take the sampler \"temporal\", or \"ignore\" the "+
-		"times", name)
+	return refuse("Times", " is read, but the sampler %q does not look at the times of seeds: batches would have rows "+
+		"that are later than their seeds; take the sampler \"temporal\", or \"ignore\" the times", name)
 }
 
 // checkTimes refuses times that the sampler does not read, and an order of times for seeds that have none, or that are
@@ -214,8 +213,7 @@ func (a *asked) checkTimes(s *recipe.Spec, of SeedSource, said *sampling.Descrip
 		return refuse("SameTime", " and %s are for seeds that all epochs share, and each has "+
 			"its own", called("TimeOrder"))
 	case a.TimeOrder && a.Shuffle:
-		return refuse("TimeOrder", " is set, and so is %s: seeds have one order",
-			called("Shuffle"))
+		return refuse("TimeOrder", " is set, and so is %s: seeds have one order", called("Shuffle"))
 	}
 	return nil
 }

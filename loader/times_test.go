@@ -134,7 +134,7 @@ func TestFirstTimesThatNobodyReadsAreRefused(t *testing.T) {
 			loader.ErrOptions},
 		"does not look at the times": {loader.Options{Sampler: neighbor, Seeds: loader.GivenSeeds(windowed(true, 5))},
 			loader.ErrOptions},
-		"1 of 2 sets have first times": {loader.Options{Sampler: past, Seeds: loader.GivenSeeds(some)}, graph.ErrSeed},
+		"0 first times beside 7 times": {loader.Options{Sampler: past, Seeds: loader.GivenSeeds(some)}, graph.ErrSeed},
 		"2 first times beside 7 times": {loader.Options{Sampler: past, Seeds: loader.GivenSeeds(short)}, graph.ErrSeed},
 		"7 first times beside 0 times": {loader.Options{Sampler: past, Seeds: loader.GivenSeeds(alone)}, graph.ErrSeed},
 	} {
@@ -144,7 +144,8 @@ func TestFirstTimesThatNobodyReadsAreRefused(t *testing.T) {
 	ask := asking(t, g, loader.Options{Sampler: past, BatchSize: 9})
 	_, err := ask.Sample(background, loader.Request{Seeds: windowed(false, 5)})
 	expect.Says(t, err, loader.ErrOptions, "Disjoint", "a request without trees")
-	open(t, g, loader.Options{Sampler: neighbor, Times: loader.IgnoreTimes, Seeds: loader.GivenSeeds(windowed(true, 5))})
+	open(t, g, loader.Options{Sampler: neighbor, Times: loader.IgnoreTimes,
+		Seeds: loader.GivenSeeds(windowed(true, 5))})
 }
 
 func TestTimesOfSomeSeedsAreRefused(t *testing.T) {

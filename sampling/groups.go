@@ -112,12 +112,3 @@ func (g *groups) grow() error {
 	}
 	return nil
 }
-
-// ofItem returns the group of the seeds of an item; apart says that it has a tree of its own.
-func (g *groups) ofItem(item int, apart bool) (int64, error) {
-	tree := int64(0)
-	if apart {
-		tree = int64(item)
-	}
-	return g.of(tree, g.times[item])
-}

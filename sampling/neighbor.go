@@ -144,10 +144,10 @@ func (n neighborRules) bound(s *graph.Schema, batchSize int) Bound {
 	}
 	b.Blocks = blocks
 	if n.Disjoint {
-		b.Lists, b.Arrays = lists, treeArrays(s, lists)
+		b.Lists, b.Arrays = lists, listArrays(s, "tree/", unified.Int32, lists)
 	}
 	if n.Time.on() {
-		b.Lists, b.Arrays = lists, append(b.Arrays, timeArrays(s, lists)...)
+		b.Lists, b.Arrays = lists, append(b.Arrays, listArrays(s, "time/", unified.Int64, lists)...)
 		b.Scratch = groupBytes(sat.Mul(trees, 1+bit(n.Disjoint)), n.mostGroups(trees, b.Nodes))
 	}
 	if s.IDType() == unified.Int32 {

@@ -445,10 +445,11 @@ func compare(t testing.TB, what string, g *graph.Graph, w Worker, req *Request, 
 	})
 	disjoint, timed := ok && d.disjoint(), ok && d.timed()
 	if disjoint {
-		arrays = treeArrays(g.Schema(), make([]int64, len(g.Schema().Nodes)))
+		arrays = listArrays(g.Schema(), "tree/", unified.Int32, make([]int64, len(g.Schema().Nodes)))
 	}
 	if timed {
-		arrays = append(arrays, timeArrays(g.Schema(), make([]int64, len(g.Schema().Nodes)))...)
+		arrays = append(arrays, listArrays(g.Schema(), "time/", unified.Int64,
+			make([]int64, len(g.Schema().Nodes)))...)
 	}
 	got := compareWith(t, what, g, w, req, want, arrays)
 	for i := range want.nodes {

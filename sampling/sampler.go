@@ -228,6 +228,14 @@ func grow[T unified.Element](list *[]T, mem *unified.Buffer, n, keep int64) (err
 	return err
 }
 
+// need is grow where a list has fewer than n elements.
+func need[T unified.Element](list *[]T, mem *unified.Buffer, n, keep int) error {
+	if n <= len(*list) {
+		return nil
+	}
+	return grow(list, mem, int64(n), int64(keep))
+}
+
 // exactly returns n elements of a buffer that holds none yet and takes memory for no more.
 func exactly[T unified.Element](b *unified.Buffer, n int64) ([]T, error) {
 	if err := b.Claim(unified.Of[T]().Size() * max(n, 1)); err != nil {

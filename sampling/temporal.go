@@ -145,15 +145,6 @@ func (n Neighbor) mostGroups(seeds, nodes int64) int64 {
 	return max(seeds, 1)
 }
 
-// timeArrays are the arrays of a sample whose nodes are looked at as of times.
-func timeArrays(s *graph.Schema, lists []int64) []ArrayBound {
-	arrays := make([]ArrayBound, len(s.Nodes))
-	for t := range arrays {
-		arrays[t] = ArrayBound{graph.Column{Name: "time/" + s.Nodes[t].Name, DType: unified.Int64}, lists[t]}
-	}
-	return arrays
-}
-
 func (n Neighbor) checkTimes(s *graph.Schema) error {
 	t := &n.Time
 	if !t.on() {

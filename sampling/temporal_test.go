@@ -11,7 +11,6 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
-	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -424,15 +423,12 @@ func lookedAt(t *testing.T, n Neighbor, degree int64) int64 {
 	g := hubsOfRows(t, degree, true)
 	w := expect.Must(n.Open(Env{Graph: g, BatchSize: 1}))(t)
 	defer w.Close()
-	out := new(graph.Sample)
-	shape := Bound{Layers: 1, Arrays: timeArrays(g.Schema(), make([]int64, len(g.Schema().Nodes)))}
+	out := sampleOf(g, n, 1)
+	defer out.Close()
 	req := Request{Seeds: [][]int64{{3}, nil}, Times: [][]int64{{degree / 2}, nil}, Rand: NewRand(1, 0, 0, 0)}
 	if n.Disjoint {
-		shape.Arrays = append(treeArrays(g.Schema(), make([]int64, len(g.Schema().Nodes))), shape.Arrays...)
 		req.From = [][]int64{{degree/2 - 1000}, nil}
 	}
-	shape.Init(out, g.Schema(), pinned.Options{})
-	defer out.Close()
 	expect.OK(t, w.Sample(context.Background(), &req, out))
 	return w.(*worker[int32]).picker.(*choosePicker[int32]).looked
 }

@@ -60,8 +60,9 @@ type edgeLines struct {
 	fields           int        // numbers of the first line
 }
 
-// read reads an edge a line: source, target, and perhaps a label, then a time, then a first time. On graphs with several edge types the
-// type comes first, as in --fanouts. Empty lines and what follows a # are ignored. All lines have as many numbers.
+// read reads an edge a line: source, target, and perhaps a label, then a time, then a first time. On graphs with
+// several edge types the type comes first, as in --fanouts. Empty lines and what follows a # are ignored. All lines
+// have as many numbers.
 func (l *edgeLines) read(r io.Reader, memory *pinned.Ledger) error {
 	err := eachLine(r, memory, 5*8+4, func(text string) error {
 		fields, edgeType := strings.Fields(text), 0

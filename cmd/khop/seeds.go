@@ -65,8 +65,8 @@ func (env *environment) seedSource(name string, split int, src loader.Source) (l
 	}
 	name = strings.TrimPrefix(name, "task:")
 	if _, err := src.Split(name, split); err != nil {
-		return loader.SeedSource{}, wrongOption("seeds", " %s %s %d: %w; or take all, all:TYPE, @FILE, timed@FILE or window@FILE",
-			name, option.Name{Option: "split"}, split, err)
+		return loader.SeedSource{}, wrongOption("seeds", " %s %s %d: %w; or take all, all:TYPE, @FILE, timed@FILE or "+
+			"window@FILE", name, option.Name{Option: "split"}, split, err)
 	}
 	return loader.SplitIndex(name, split), nil
 }

@@ -52,12 +52,6 @@ type seedRun struct {
 func New(s graph.Seeds, g *graph.Graph, label, time string) (List, error) {
 	schema := g.Schema()
 	l := List{ByType: make([]int64, len(schema.Nodes)), Timed: len(s.Edges) > 0}
-	for k := range s.Sets {
-		l.addFrom(s.Sets[k].From)
-	}
-	for k := range s.Edges {
-		l.addFrom(s.Edges[k].From)
-	}
 	if len(s.Edges) > 0 {
 		return l, l.addLinks(s.Edges, g, label, time)
 	}
@@ -81,21 +75,12 @@ func New(s graph.Seeds, g *graph.Graph, label, time string) (List, error) {
 		if r.types == nil {
 			l.ByType[set.Type] += n
 		}
-		l.sets, l.Count = append(l.sets, r), r.end
+		l.sets, l.Count, l.From = append(l.sets, r), r.end, append(slices.Clip(l.From), set.From...)
 	}
 	if t := slices.Index(l.ByType, l.Count); t >= 0 && l.Count > 0 { // all are of one type
 		l.key = schema.Nodes[t].Key
 	}
 	return l, nil
-}
-
-// addFrom appends first times, of which those of one set alone are not copied.
-func (l *List) addFrom(from []int64) {
-	if l.From == nil {
-		l.From = slices.Clip(from)
-	} else {
-		l.From = append(l.From, from...)
-	}
 }
 
 // At returns item i, 0 <= i < n.
@@ -148,10 +133,9 @@ func (l *List) Columns(nodeType int) (list []graph.Column) {
 func (l *List) RowAt(i int64, column string) []byte {
 	r := &l.sets[sort.Search(len(l.sets), func(k int) bool { return l.sets[k].end > i })]
 	rows := r.labels
-	switch column {
-	case timeColumn:
+	if column == timeColumn {
 		rows = unified.FromSlice(r.times)
-	case fromColumn:
+	} else if column == fromColumn {
 		rows = unified.FromSlice(l.From[r.begin:])
 	}
 	size := rows.RowBytes()

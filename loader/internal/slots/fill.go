@@ -70,7 +70,15 @@ func (s *Slot) takeSeeds(m Sampler, j Job) error {
 			s.Request.Seeds[t] = room[:0]
 		}
 	}
-	s.Request.Times, s.Request.From = emptied(s.times, list.Timed), emptied(s.from, list.From != nil)
+	if s.Request.Times = nil; list.Timed {
+		s.Request.Times = s.times
+	}
+	if s.Request.From = nil; list.From != nil {
+		s.Request.From = s.from
+	}
+	for t := range s.times {
+		s.times[t], s.from[t] = s.times[t][:0], s.from[t][:0]
+	}
 	s.Request.Items = s.Request.Items[:0]
 	var some [64]int64 // shuffled first, and then looked up: look-ups in a row wait for memory together
 	for i := int64(0); i < batch.Len; i += int64(len(some)) {
@@ -81,17 +89,6 @@ func (s *Slot) takeSeeds(m Sampler, j Job) error {
 		s.takeNodes(list, items)
 	}
 	return s.takeItemColumns()
-}
-
-// emptied returns lists for the seeds of a batch; nil where they have no such numbers.
-func emptied(lists [][]int64, some bool) [][]int64 {
-	if !some {
-		return nil
-	}
-	for t := range lists {
-		lists[t] = lists[t][:0]
-	}
-	return lists
 }
 
 // takeNodes looks up some seeds.

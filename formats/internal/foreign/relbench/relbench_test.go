@@ -176,7 +176,7 @@ func TestATaskMayPredictAColumnOfItsTable(t *testing.T) {
 	}
 }
 
-// A task's manifest may name a column of first times: of a row without one there is none. They are in the unit of times.
+// A task's manifest may name a column of first times, which a row may lack. They are in the unit of times.
 func TestRowsOfATaskMayHaveFirstTimes(t *testing.T) {
 	files := maps.Clone(small)
 	files["tasks/churn/manifest.yaml"] += "time_from_col: since\n"
@@ -188,7 +188,8 @@ func TestRowsOfATaskMayHaveFirstTimes(t *testing.T) {
 	s := g.Splits[slices.IndexFunc(g.Splits, func(s source.Split) bool { return s.Task == "churn" })]
 	expect.That(t, slices.Equal(s.From, []int64{s.Times[0] - 24*60*60*1_000_000, source.NoTime}), "%+v", s)
 	expect.OK(t, g.Close())
-	for _, bad := range []string{"5\n2024-01-04,ann,1,6\n", "0.5\n2024-01-04,ann,1,1.5\n", "never\n2024-01-04,ann,1,\n"} {
+	for _, bad := range []string{"5\n2024-01-04,ann,1,6\n", "0.5\n2024-01-04,ann,1,1.5\n",
+		"never\n2024-01-04,ann,1,\n"} {
 		files["tasks/churn/train.csv"] = "at,user,gone,since\n2024-01-02,ann,0," + bad
 		_, err := read()
 		var at *formats.Error

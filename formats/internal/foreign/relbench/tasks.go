@@ -79,7 +79,8 @@ const rowNumbers = "primary_key"
 // addTasks adds the tables of the tasks to a mapping, and returns the tasks that are not stored.
 func addTasks(m *tables.Mapping, at source.Place, list []*task) (left []*task) {
 	for _, t := range list {
-		table := tables.TaskTable{Task: t.Name, Nodes: t.Table, ID: t.Column, Time: t.Time, From: t.Since, Label: t.Target}
+		table := tables.TaskTable{Task: t.Name, Nodes: t.Table, ID: t.Column, Time: t.Time, From: t.Since,
+			Label: t.Target}
 		if t.From != "" {
 			table.Nodes, table.ID, table.Label = t.From, t.FromCol, ""
 			table.To, table.Targets = t.To, t.ToCol

@@ -62,7 +62,8 @@ func (r *taskReader) columns() error {
 	for _, c := range []struct {
 		name string
 		at   *int
-	}{{r.spec.ID, nil}, {r.spec.Time, &r.time}, {r.spec.From, &r.from}, {r.spec.Label, &r.label}, {r.spec.Targets, &r.target}} {
+	}{{r.spec.ID, nil}, {r.spec.Time, &r.time}, {r.spec.From, &r.from}, {r.spec.Label, &r.label},
+		{r.spec.Targets, &r.target}} {
 		if masked := r.spec.Masked && (c.at == &r.label || c.at == &r.target); c.name == "" || masked &&
 			r.t.find(c.name) < 0 {
 			continue
@@ -83,21 +84,8 @@ func (r *taskReader) columns() error {
 	if f := r.field(0); f.List {
 		return r.t.fail(f.Name, errors.New("is a list, not an id"))
 	}
-	if r.time >= 0 {
-		f := r.field(r.time)
-		if f.List || f.DType.IsFloat() {
-			return r.t.fail(f.Name, fmt.Errorf("is %v, and no time", f))
-		}
-		_, r.to.Unit = f.Stored(timeColumn)
-		r.to.Times = []int64{}
-	}
-	if r.from >= 0 {
-		f := r.field(r.from)
-		if _, unit := f.Stored(timeColumn); f.List || f.DType.IsFloat() || r.time < 0 || unit != r.to.Unit {
-			return r.t.fail(f.Name, fmt.Errorf("is %v in %q: first times stand beside times, in their unit %q", f, unit,
-				r.to.Unit))
-		}
-		r.to.From = []int64{}
+	if err := r.openTimes(); err != nil {
+		return err
 	}
 	if r.target >= 0 {
 		return r.openTargets()
@@ -117,6 +105,28 @@ func (r *taskReader) columns() error {
 	if f.List {
 		r.to.Label.Shape = []int64{f.Width}
 	}
+	return nil
+}
+
+// openTimes begins the times and first times.
+func (r *taskReader) openTimes() error {
+	if r.time >= 0 {
+		f := r.field(r.time)
+		if f.List || f.DType.IsFloat() {
+			return r.t.fail(f.Name, fmt.Errorf("is %v, and no time", f))
+		}
+		_, r.to.Unit = f.Stored(timeColumn)
+		r.to.Times = []int64{}
+	}
+	if r.from < 0 {
+		return nil
+	}
+	f := r.field(r.from)
+	if _, unit := f.Stored(timeColumn); f.List || f.DType.IsFloat() || r.time < 0 || unit != r.to.Unit {
+		return r.t.fail(f.Name, fmt.Errorf("is %v in %q: first times stand beside times, in their unit %q", f, unit,
+			r.to.Unit))
+	}
+	r.to.From = []int64{}
 	return nil
 }
 

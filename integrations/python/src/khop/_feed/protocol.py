@@ -106,7 +106,7 @@ def sample(run: int, epoch: int, number: int, seeds: Sequence[Typed]) -> bytes:
         of.astype("<i8").tobytes() for of in (s.ids, s.times, s.start) if of is not None) for s in seeds)
     if 32 + len(sets) > MESSAGE_BYTES:
         raise ValueError(f"a request of {sum(len(s.ids) for s in seeds)} seeds: a message has room for 8,000, or 4,000 "
-                         "with times: ask for fewer at a time")
+                         "with times, 2,700 with windows: ask for fewer at a time")
     return struct.pack("<HHIIIQQ", SAMPLE, flags, 32 + len(sets), run, len(sets), epoch, number) + sets
 
 

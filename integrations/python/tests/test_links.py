@@ -114,4 +114,4 @@ def test_every_flag_of_links_has_a_name_in_python(program):
 def test_labels_of_other_edge_types_are_refused(labels):
     """Labels under a key that no edges have are an error: they would do nothing."""
     with pytest.raises(ValueError, match="edge_label: .*keys of edge_label_index"):
-        Configuration({}).edges({"cites": [[1, 2], [3, 4]]}, labels)
+        Configuration({}).edges({"cites": [[1, 2], [3, 4]]}, edge_label=labels)

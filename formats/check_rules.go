@@ -114,7 +114,7 @@ func (f *checkedFile) checkRange(what, unit string, lo, hi, end int64) error {
 
 func (c *checker) addSeeds(f *checkedFile) {
 	switch f.set.End {
-	case tableLabel, tableTime:
+	case tableLabel, tableTime, tableFrom:
 		return // labels and times are any numbers
 	case tableOffset:
 		c.addOffsets(f, c.files[f.index-1].l.Rows)

@@ -1,6 +1,7 @@
 package formats
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"path/filepath"
@@ -127,4 +128,37 @@ func TestTablesOfTasksComeBackAsTheyWereWritten(t *testing.T) {
 	report = expect.Must(Check(context.Background(), dir, CheckOptions{}))(t)
 	expect.That(t, len(report.Problems) == 2 && strings.Contains(report.Problems[1].Error(), "its targets run"),
 		"a row without a target: %v", report.Problems)
+}
+
+// First times of a task's rows come back as well, and say in the manifest that a reader must know them. They stand
+// beside times.
+func TestFirstTimesOfTasksComeBackAsTheyWereWritten(t *testing.T) {
+	times, from := []int64{-5, 0, 7}, []int64{-1 << 63, 9, 6}
+	arrays := typedArrays(t)
+	e := slices.IndexFunc(arrays.Schema.Edges, func(e graph.EdgeType) bool { return e.Source != e.Target })
+	ids, targets := unified.FromSlice([]int32{0, 1, 0}), unified.FromSlice([]int32{1, 0, 1, 1, 0})
+	nodes := graph.Seeds{Sets: []graph.SeedSet{{IDs: ids, Times: times, From: from, Count: 3,
+		Labels: unified.FromSlice([]float32{1, 0, .5})}}}
+	pairs := graph.Seeds{Edges: []graph.EdgeSet{{Type: e, Sources: ids, Targets: targets, Times: times, From: from,
+		Offsets: []int64{0, 1, 4, 5}}}}
+	arrays.Splits = []graph.Split{{Name: "late:train", Seeds: nodes}, {Name: "next:val", Seeds: pairs}}
+	dir := write(t, arrays, WriterOptions{})
+	d := open(t, dir)
+	got := []graph.Seeds{expect.Must(d.Split("late:train", 0))(t), expect.Must(d.Split("next:val", 0))(t)}
+	expect.That(t, reflect.DeepEqual(got, []graph.Seeds{nodes, pairs}), "%+v", got)
+	expect.That(t, slices.Equal(expect.Must(d.Split("next:val:source", 0))(t).Sets[0].From, from), "sources lack them")
+	report := expect.Must(Check(context.Background(), dir, CheckOptions{}))(t)
+	expect.That(t, report.OK(), "check: %+v", report)
+
+	path := filepath.Join(dir, manifestName)
+	text := expect.Must(os.ReadFile(path))(t)
+	expect.That(t, bytes.Contains(text, []byte(`"requires": ["first-times"]`)), "the manifest requires nothing")
+	expect.OK(t, os.WriteFile(path, seal(strings.Replace(string(text), "first-times", "later-times", 1)), 0o600))
+	expect.Says(t, openError(dir), ErrVersion, `requires "later-times"`, "another requirement")
+	expect.OK(t, os.WriteFile(path, text, 0o600))
+	forge(t, dir, func(m *Manifest) {
+		sets := &m.Splits[slices.IndexFunc(m.Splits, func(s SplitInfo) bool { return s.Name == "late:train" })].Sets
+		*sets = slices.Delete(*sets, 1, 2)
+	})
+	expect.Says(t, openError(dir), ErrCorrupt, "out of place", "first times without times")
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/zeebo/xxh3"
@@ -92,7 +93,8 @@ type SplitInfo struct {
 type SetInfo struct {
 	NodeType int  `json:"node_type"`
 	EdgeType *int `json:"edge_type,omitempty"` // of links, and of a table's targets
-	// End is "source", "target" or "label" of links; "", "time", "label", "target" or "offset" of a table.
+	// End is "source", "target" or "label" of links; "", "time", "from", "label", "target" or "offset" of a
+	// table.
 	End   string  `json:"end,omitempty"`
 	DType string  `json:"dtype"`           // int32 or int64; of a table's labels any
 	Shape []int64 `json:"shape,omitempty"` // of a row of a table's labels; empty for a number
@@ -170,14 +172,23 @@ func (m *Manifest) encode() ([]byte, error) {
 	if len(m.Provenance) == 0 {
 		provenance = []byte("{}")
 	}
+	requires := []string{}
+	for i := range m.Splits {
+		if slices.ContainsFunc(m.Splits[i].Sets, func(set SetInfo) bool { return set.End == tableFrom }) {
+			requires = []string{firstTimes}
+		}
+	}
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "{\n  \"format\": [%d, %d],\n  \"requires\": [],\n  \"id\": \"%x\",\n  \"generation\": %d,\n",
-		m.Format[0], m.Format[1], m.ID, m.Generation)
+	fmt.Fprintf(&b, "{\n  \"format\": [%d, %d],\n  \"requires\": %q,\n  \"id\": \"%x\",\n  \"generation\": %d,\n",
+		m.Format[0], m.Format[1], requires, m.ID, m.Generation)
 	fmt.Fprintf(&b, "  \"provenance\": %s,\n  \"content\": %s,\n", provenance, content)
 	sum := xxh3.Hash(b.Bytes())
 	b.WriteString(manifestChecksum + formatHash(sum) + manifestEnd)
 	return b.Bytes(), nil
 }
+
+// firstTimes is what a reader must know of a dataset whose tables of tasks have first times.
+const firstTimes = "first-times"
 
 func marshalIndent(v any, prefix string) ([]byte, error) {
 	var b bytes.Buffer

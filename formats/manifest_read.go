@@ -119,9 +119,10 @@ func (j *manifestJSON) manifest() (*Manifest, error) {
 		return nil, fmt.Errorf("%w: format %d.%d, this khop reads %d.x", ErrVersion, j.Format[0], j.Format[1],
 			formatMajor)
 	}
-	if len(j.Requires) > 0 {
+	unknown := slices.DeleteFunc(j.Requires, func(s string) bool { return s == firstTimes })
+	if len(unknown) > 0 {
 		return nil, fmt.Errorf("%w: it requires %.100q, which this khop does not know", ErrVersion,
-			strings.Join(j.Requires[:min(8, len(j.Requires))], ", "))
+			strings.Join(unknown[:min(8, len(unknown))], ", "))
 	}
 	m := &Manifest{Format: [2]int(j.Format), Generation: j.Generation,
 		Provenance: make(map[string]string, len(j.Provenance))}

@@ -12,16 +12,17 @@ import (
 // taskSeparator stands between the names of a task and of one of its splits. No name has it.
 const taskSeparator = ":"
 
-// The arrays of a task's table besides its nodes, in their order: times, and labels; or, where nodes are recommended to
-// them, those that are, and where they begin for each row.
+// The arrays of a task's table besides its nodes, in their order: times, first times, and labels; or, where nodes are
+// recommended to them, those that are, and where they begin for each row.
 const (
 	tableTime   = "time"
+	tableFrom   = "from"
 	tableLabel  = "label"
 	tableTarget = "target"
 	tableOffset = "offset"
 )
 
-var tableEnds = []string{"", tableTime, tableLabel, tableTarget, tableOffset}
+var tableEnds = []string{"", tableTime, tableFrom, tableLabel, tableTarget, tableOffset}
 
 // placed is a name, and where no other looks like it.
 type placed struct{ place, name string }
@@ -54,14 +55,14 @@ func (set *SetInfo) arrayType(sp *SplitInfo) (arrayfile.Type, error) {
 	}
 	dtype, err := unified.ParseDType(set.DType)
 	if err != nil || dtype != unified.Int32 && dtype != unified.Int64 || len(set.Shape) > 0 ||
-		(set.End == tableTime || set.End == tableOffset) && dtype != unified.Int64 {
+		(set.End == tableTime || set.End == tableFrom || set.End == tableOffset) && dtype != unified.Int64 {
 		return arrayfile.Type{}, corruptf("split %.100q %d has seeds of type %.20q", sp.Name, sp.Index, set.DType)
 	}
 	return arrayfile.Type{Name: sp.Name, DType: dtype}, nil
 }
 
-// checkTable checks that the arrays of a task's table are nodes, perhaps their times, and perhaps their labels, of
-// equal length; or, in place of labels, the targets of an edge type and where they begin.
+// checkTable checks that the arrays of a task's table are nodes, perhaps their times, perhaps with first times, and
+// perhaps their labels, of equal length; or, in place of labels, the targets of an edge type and where they begin.
 func (sp *SplitInfo) checkTable(s *graph.Schema) error {
 	last, links := -1, false
 	for i := range sp.Sets {
@@ -82,7 +83,7 @@ func (sp *SplitInfo) checkTable(s *graph.Schema) error {
 		}
 		if at <= last || i == 0 && at != 0 || (set.EdgeType != nil) != (set.End == tableTarget) ||
 			set.NodeType != nodes || set.Parts[0].Rows != rows || set.End == tableTarget &&
-			sp.Sets[i-1].End == tableLabel {
+			sp.Sets[i-1].End == tableLabel || set.End == tableFrom && sp.Sets[i-1].End != tableTime {
 			return corruptf("the table %.100q: set %d, %.20q, is out of place", sp.Name, i, set.End)
 		}
 		last = at
@@ -98,11 +99,13 @@ func (set *SetInfo) addTo(to *graph.Seeds, t unified.Tensor) {
 	switch ints, _ := unified.View[int64](t); set.End {
 	case tableTime:
 		to.Sets[0].Times = ints
+	case tableFrom:
+		to.Sets[0].From = ints
 	case tableLabel:
 		to.Sets[0].Labels = t
 	case tableTarget:
 		n := &to.Sets[0]
-		to.Edges = []graph.EdgeSet{{Type: *set.EdgeType, Sources: n.IDs, Times: n.Times, Targets: t}}
+		to.Edges = []graph.EdgeSet{{Type: *set.EdgeType, Sources: n.IDs, Times: n.Times, From: n.From, Targets: t}}
 		to.Sets = nil
 	case tableOffset:
 		to.Edges[0].Offsets = ints
@@ -130,6 +133,7 @@ func tableArrays(seeds graph.Seeds, s *graph.Schema) (all []tableArray) {
 		set := &seeds.Sets[i]
 		add("", set.Type, set.IDs)
 		add(tableTime, set.Type, times(set.Times))
+		add(tableFrom, set.Type, times(set.From))
 		add(tableLabel, set.Type, set.Labels)
 	}
 	for i := range seeds.Edges {
@@ -137,6 +141,7 @@ func tableArrays(seeds graph.Seeds, s *graph.Schema) (all []tableArray) {
 		e := &s.Edges[set.Type]
 		add("", e.Src, set.Sources)
 		add(tableTime, e.Src, times(set.Times))
+		add(tableFrom, e.Src, times(set.From))
 		add(tableTarget, e.Dst, set.Targets)
 		all[len(all)-1].set.EdgeType = &set.Type
 		add(tableOffset, e.Src, unified.FromSlice(set.Offsets))

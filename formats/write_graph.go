@@ -182,7 +182,7 @@ func graphBytes(g *graph.Graph) int64 {
 	for _, split := range g.Splits() {
 		n += split.Seeds.Len() * g.Schema().IDType().Size()
 		for _, set := range split.Seeds.Sets {
-			n += 8*int64(len(set.Times)) + int64(len(set.Labels.Bytes()))
+			n += 8*int64(len(set.Times)+len(set.From)) + int64(len(set.Labels.Bytes()))
 		}
 	}
 	return n

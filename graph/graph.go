@@ -191,7 +191,8 @@ func (g *Graph) Split(name string, index int) (Seeds, error) {
 			return s.Seeds, nil
 		case s.Name == table && sources && s.Task() != "" && len(s.Seeds.Edges) == 1:
 			e := &s.Seeds.Edges[0]
-			return Seeds{Sets: []SeedSet{{Type: g.a.Schema.Edges[e.Type].Src, IDs: e.Sources, Times: e.Times}}}, nil
+			return Seeds{Sets: []SeedSet{{Type: g.a.Schema.Edges[e.Type].Src, IDs: e.Sources, Times: e.Times,
+				From: e.From}}}, nil
 		case s.Name == table && sources && s.Task() != "":
 			return s.Seeds, nil
 		}

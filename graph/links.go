@@ -22,8 +22,8 @@ type EdgeSet struct {
 	// Offsets [n + 1], if not nil, are where the targets of each source begin and end, for listed edges. A source has
 	// one target or more, and each batch draws one of them. They are kept.
 	Offsets []int64
-	// Labels and Times belong to the edges, one each in their order; nil for none.
-	Labels, Times []int64
+	// Labels, Times and From, first times as in SeedSet, belong to the edges, one each in their order; nil for none.
+	Labels, Times, From []int64
 }
 
 // EdgePairs returns seeds that are edges of the only edge type, or of type 0: the own ids of both ends. The slices are

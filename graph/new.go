@@ -445,5 +445,8 @@ func hashSeeds(s Seeds, num func(int64), tensor func(unified.Tensor)) {
 		if set.Offsets != nil {
 			tensor(unified.FromSlice(set.Offsets))
 		}
+		if set.From != nil {
+			tensor(unified.FromSlice(set.From))
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -26,6 +27,9 @@ type SeedSet struct {
 	// own time. Either all sets of a list of seeds have times or none. They are kept. On disk the tables of tasks have
 	// them.
 	Times []int64
+	// From, if not nil, are the first times of the nodes beside Times, as many; math.MinInt64 for none. Nothing earlier
+	// is followed in a node's tree. Either all sets have first times or none. They are kept. On disk as Times.
+	From []int64
 	// Labels, if valid, are the labels to predict, one row a node, in the order of IDs. dtype and shape of a row are
 	// free, but the same in all sets of a list of seeds. They are kept.
 	Labels unified.Tensor
@@ -99,19 +103,21 @@ func (s Seeds) Check(schema *Schema) error {
 			len(s.Sets), len(s.Edges))
 	}
 	for k := range s.Edges {
-		if err := s.Edges[k].check(schema, k); err != nil {
+		e := &s.Edges[k]
+		if err := cmp.Or(e.check(schema, k), checkFrom(k, e.Times, e.From, s.Edges[0].From)); err != nil {
 			return err
 		}
 	}
 	timed, first := 0, unified.Tensor{}
 	for k := range s.Sets {
-		if err := s.Sets[k].check(schema, k); err != nil {
+		set := &s.Sets[k]
+		if err := cmp.Or(set.check(schema, k), checkFrom(k, set.Times, set.From, s.Sets[0].From)); err != nil {
 			return err
 		}
-		if s.Sets[k].Times != nil {
+		if set.Times != nil {
 			timed++
 		}
-		if l := s.Sets[k].Labels; k == 0 {
+		if l := set.Labels; k == 0 {
 			first = l
 		} else if l.Valid() != first.Valid() || l.Valid() && (l.DType() != first.DType() ||
 			!slices.Equal(l.Shape()[1:], first.Shape()[1:])) {
@@ -122,6 +128,15 @@ func (s Seeds) Check(schema *Schema) error {
 		return fmt.Errorf("%w: %d of %d sets have times: all must have them, or none", ErrSeed, timed, len(s.Sets))
 	}
 	return nil
+}
+
+// checkFrom refuses first times in the set of number k that are not one beside each time, or not there in all sets.
+func checkFrom(k int, times, from, first []int64) error {
+	if (from == nil) == (first == nil) && (from == nil || len(from) == len(times)) {
+		return nil
+	}
+	return fmt.Errorf("%w: seed set %d: %d first times beside %d times: as many in all sets, or none", ErrSeed, k,
+		len(from), len(times))
 }
 
 // check checks the set of number k.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/khop-gnn/khop/internal/names"
+	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/loader/internal/prepared"
 	"github.com/khop-gnn/khop/loader/internal/recipe"
@@ -127,7 +128,7 @@ func (a *asked) findSeeds(src Source, s *recipe.Spec) (what SeedSource, err erro
 	if said.Times && s.Seeds.Timed {
 		noteTimeless(s, said.NodeColumns)
 	}
-	if err := a.checkTimes(s, what, said.Times); err != nil {
+	if err := a.checkTimes(s, what, &said); err != nil {
 		return what, err
 	}
 	return what, a.Links.check(s, what)
@@ -183,20 +184,27 @@ func noteTimeless(s *recipe.Spec, times []string) {
 	}
 }
 
-// errUnread is that of times which the sampler does not look at.
-func errUnread(sampler sampling.Sampler) error {
+// unread refuses times of seeds, and first times, that the sampler does not look at.
+func (a *asked) unread(l *seedlist.List, sampler sampling.Sampler, times, from bool) error {
+	if !l.Timed || l.Count == 0 || l.OnRequest || times && (l.From == nil || from) || !times && a.Times != ReadTimes {
+		return nil
+	}
 	name, _, _ := strings.Cut(sampler.Fingerprint(), " ")
-	return refuse("Times", " is read, but the sampler %q does not look at the times of seeds: "+
-		"batches would have rows that are later than their seeds; take the sampler \"temporal\", or \"ignore\" the "+
-		"times", name)
+	if times {
+		return option.Textf("%w: the sampler %q does not look at first times, which seeds have: set %s, or leave "+
+			"them out", ErrOptions, name, option.Named("Disjoint"))
+	}
+	return refuse("Times", " is read, but the sampler %q does not look at the times of seeds: batches would have rows "+
+		"that are later than their seeds; take the sampler \"temporal\", or \"ignore\" the times", name)
 }
 
 // checkTimes refuses times that the sampler does not read, and an order of times for seeds that have none, or that are
 // to have another order.
-func (a *asked) checkTimes(s *recipe.Spec, of SeedSource, read bool) error {
+func (a *asked) checkTimes(s *recipe.Spec, of SeedSource, said *sampling.Description) error {
+	if err := a.unread(&s.Seeds, s.Sampler, said.Times, said.From); err != nil {
+		return err
+	}
 	switch {
-	case s.Seeds.Timed && s.Seeds.Count > 0 && !s.Seeds.OnRequest && !read && a.Times == ReadTimes:
-		return errUnread(s.Sampler)
 	case !a.TimeOrder && a.SameTime == 0:
 	case s.Seeds.Count > 0 && !s.Seeds.Timed:
 		return refuse("SameTime", " and %s are for seeds with times, and %v have none: "+
@@ -205,8 +213,7 @@ func (a *asked) checkTimes(s *recipe.Spec, of SeedSource, read bool) error {
 		return refuse("SameTime", " and %s are for seeds that all epochs share, and each has "+
 			"its own", called("TimeOrder"))
 	case a.TimeOrder && a.Shuffle:
-		return refuse("TimeOrder", " is set, and so is %s: seeds have one order",
-			called("Shuffle"))
+		return refuse("TimeOrder", " is set, and so is %s: seeds have one order", called("Shuffle"))
 	}
 	return nil
 }

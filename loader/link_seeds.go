@@ -30,20 +30,17 @@ func (o *LinkOptions) check(s *recipe.Spec, of SeedSource) error {
 	if err := o.Negatives.Validate(s.Graph.Schema()); err != nil {
 		return err
 	}
-	ofLinks := o.Negatives.Ratio != 0 || o.ExcludeSeeds != ExcludeNone || o.Label != "" ||
-		o.Time != ""
+	ofLinks := o.Negatives.Ratio != 0 || o.ExcludeSeeds != ExcludeNone || o.Label != "" || o.Time != ""
 	if ofLinks && l.ByEdge == nil {
-		return refuse("Links.Negatives.Law", ", %s, %s and %s are for seeds that are edges: %v "+
-			"are not", called("Links.ExcludeSeeds"), called("Links.Label"),
-			called("Links.Time"), of)
+		return refuse("Links.Negatives.Law", ", %s, %s and %s are for seeds that are edges: %v are not",
+			called("Links.ExcludeSeeds"), called("Links.Label"), called("Links.Time"), of)
 	}
 	if o.Label+o.Time != "" && l.ByEdge != nil && l.Count > 0 && !l.OfGraph() {
 		return refuse("Links.Label", " and %s are columns of the graph's edges, for AllEdges: "+
 			"%v have labels and times of their own, or none", called("Links.Time"), of)
 	}
 	if o.Negatives.Time != "" && !l.Timed {
-		return refuse("Links.Negatives.Time", " is %q, but %v have no times",
-			o.Negatives.Time, of)
+		return refuse("Links.Negatives.Time", " is %q, but %v have no times", o.Negatives.Time, of)
 	}
 	if s.MostLinks() > 1<<29 {
 		return refuse("BatchSize", " %d with %v negatives an edge: a batch has more than 2^29 "+

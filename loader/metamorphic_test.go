@@ -3,6 +3,7 @@ package loader_test
 import (
 	"flag"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -192,10 +193,19 @@ func loadOptions(t testing.TB) []option {
 }
 
 // seedsWithTimes are nodes of which some are there as of several times, and several as of one.
-func seedsWithTimes() loader.SeedSource {
+func seedsWithTimes() loader.SeedSource { return loader.GivenSeeds(timedSeeds()) }
+
+// seedsWithWindows are the same, each with a first time as well.
+func seedsWithWindows() loader.SeedSource {
+	s := timedSeeds()
+	s.Sets[0].From = []int64{20, 4, -9, -7, math.MinInt64, 9, 0, 5, 10, math.MaxInt64, 25}
+	return loader.GivenSeeds(s)
+}
+
+func timedSeeds() graph.Seeds {
 	s := graph.NodeIDs([]int64{3, 3, 1, 0, 5, 3, 6, 2, 2, 7, 8})
 	s.Sets[0].Times = []int64{30, 5, 5, -7, 30, 6, 44, 5, 31, 30, 30}
-	return loader.GivenSeeds(s)
+	return s
 }
 
 // waysToLoad are the options of the loader.
@@ -309,8 +319,12 @@ func (c *loadCase) settle(t *testing.T) sampling.Sampler {
 	}
 	c.opt.Device.Name, c.opt.Sampler = "cpu", c.make(c)
 	s, edges := suit(t, &c.opt, c.graph), strings.Contains(c.opt.Seeds.String(), "edges")
-	if d, _ := s.Describe(c.graph.Schema(), 1); !d.Excludes || !edges {
+	d, _ := s.Describe(c.graph.Schema(), 1)
+	if !d.Excludes || !edges {
 		c.opt.Links.ExcludeSeeds = 0
+	}
+	if d.From && c.timed() && !edges {
+		c.opt.Seeds = seedsWithWindows()
 	}
 	if !edges {
 		c.opt.Links.Negatives = sampling.Negatives{}

@@ -67,13 +67,11 @@ func (l *Loader) Sample(ctx context.Context, r Request) (*Batch, error) {
 func (l *Loader) listRequest(r *Request) (*seedlist.List, error) {
 	switch n := r.Seeds.Len(); {
 	case !l.plan.Seeds.OnRequest:
-		return nil, refuse("Seeds", " are %v: only a loader of OnRequest answers requests",
-			l.seeds)
+		return nil, refuse("Seeds", " are %v: only a loader of OnRequest answers requests", l.seeds)
 	case len(r.Seeds.Edges) > 0:
 		return nil, fmt.Errorf("%w: a request of %d edges: must be of nodes, such as their ends", ErrOptions, n)
 	case n > int64(l.plan.BatchSize):
-		return nil, refuse("BatchSize", " is %d, and a request has %d seeds",
-			l.plan.BatchSize, n)
+		return nil, refuse("BatchSize", " is %d, and a request has %d seeds", l.plan.BatchSize, n)
 	case r.Epoch > math.MaxUint32:
 		return nil, fmt.Errorf("%w: a request of epoch %d: must be below 2^32", ErrOptions, r.Epoch)
 	}
@@ -82,8 +80,8 @@ func (l *Loader) listRequest(r *Request) (*seedlist.List, error) {
 		return nil, err
 	}
 	list, err := seedlist.New(r.Seeds, g, "", "")
-	if err == nil && list.Timed && !l.plan.ReadsTimes && l.asked.Times == ReadTimes {
-		err = errUnread(l.plan.Sampler)
+	if err == nil {
+		err = l.asked.unread(&list, l.plan.Sampler, l.plan.ReadsTimes, l.plan.ReadsFrom)
 	}
 	return &list, err
 }

@@ -32,6 +32,9 @@ func batchOf(t *testing.T, src loader.Source, opt loader.Options, r loader.Reque
 	if r.Seeds.Sets[0].Times != nil {
 		before.Sets[0].Times = make([]int64, n*int(r.Number))
 	}
+	if r.Seeds.Sets[0].From != nil {
+		before.Sets[0].From = make([]int64, n*int(r.Number))
+	}
 	opt.BatchSize = n
 	opt.Seeds = loader.GivenSeeds(graph.Seeds{Sets: append(before.Sets, r.Seeds.Sets...)})
 	for b := range each(t, open(t, src, opt).Range(background, r.Epoch, r.Number, 1)) {
@@ -44,11 +47,14 @@ func batchOf(t *testing.T, src loader.Source, opt loader.Options, r loader.Reque
 func TestAnAnswerIsTheBatchOfALoaderOfItsSeeds(t *testing.T) {
 	g := graphs.Columns(t, 2, 30, 150)
 	past := sampling.Neighbor{Fanouts: []int{3, 2}, Time: sampling.Temporal{Edge: "time"}}
+	apart := past
+	apart.Disjoint = true
 	for name, opt := range map[string]loader.Options{
 		"plain":    {Sampler: neighbor},
 		"resident": {Sampler: neighbor, Residence: loader.Resident, Seed: 7},
 		"limited":  {Sampler: neighbor, MaxMemory: 8 << 20, Instance: 3},
 		"of times": {Sampler: past, Columns: loader.ColumnOptions{EdgePos: true}},
+		"windows":  {Sampler: apart},
 	} {
 		r := rand.New(rand.NewPCG(expect.Seed(t), 1))
 		opt.BatchSize = 12
@@ -62,9 +68,12 @@ func TestAnAnswerIsTheBatchOfALoaderOfItsSeeds(t *testing.T) {
 					ids[i] = r.Int64N(30)
 				}
 				set.IDs = graph.NodeIDs(ids).Sets[0].IDs
-				if name == "of times" {
-					for range ids {
+				for range ids {
+					if name == "of times" || name == "windows" {
 						set.Times = append(set.Times, r.Int64N(100))
+					}
+					if name == "windows" {
+						set.From = append(set.From, r.Int64N(100))
 					}
 				}
 				ask.Seeds.Sets = append(ask.Seeds.Sets, set)

@@ -2,6 +2,7 @@ package loader_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -44,6 +45,107 @@ func TestNodesAreLookedAtAsOfTheirOwnTimes(t *testing.T) {
 	opt.Seeds = loader.GivenSeeds(set)
 	other := open(t, g, opt).State(0, 0)
 	expect.That(t, other.Seeds != state.Seeds, "a list with other times has the same state")
+}
+
+// windowed is nodes, or edges, of which each has a window of time from w before it.
+func windowed(edges bool, w int64) graph.Seeds {
+	ids, times := []int64{3, 3, 1, 0, 5, 3, 6}, []int64{10, 90, 35, 40, 41, 10, 70}
+	from := slices.Clone(times)
+	for i := range from {
+		from[i] -= w
+	}
+	if edges {
+		s := graph.EdgePairs(ids, times[:7])
+		s.Edges[0].Targets, s.Edges[0].Times, s.Edges[0].From = unified.FromSlice(ids), times, from
+		return s
+	}
+	s := graph.NodeIDs(ids)
+	s.Sets[0].Times, s.Sets[0].From = times, from
+	s.Sets[0].Labels = unified.FromSlice([]int32{1, 2, 3, 4, 5, 6, 7})
+	return s
+}
+
+// A window for each seed, as long before it as that of the sampler, gives the sampler's batches; batches have the first
+// times of their seeds, of negatives too; a list with others is another.
+func TestSeedsHaveWindowsOfTheirOwn(t *testing.T) {
+	g := graphs.Columns(t, 1, 30, 150)
+	for _, edges := range []bool{false, true} {
+		n := sampling.Neighbor{Fanouts: []int{3, 2}, Disjoint: true, Time: sampling.Temporal{Edge: "time"}}
+		opt := loader.Options{Sampler: n, BatchSize: 3, Shuffle: true, Seeds: loader.GivenSeeds(windowed(edges, 12))}
+		name := "task/" + g.Schema().Nodes[0].Name
+		if edges {
+			opt.Links.Negatives.Ratio, name = 1, "link/"+g.Schema().Edges[0].String()
+		}
+		l := open(t, g, opt)
+		from, time := expect.Must(l.Find(name+"/from"))(t), expect.Must(l.Find(name+"/time"))(t)
+		found, edgesFound := 0, int64(0)
+		for b := range each(t, l.Epoch(background, 0)) {
+			first, last := view[int64](t, b.Array(from)), view[int64](t, b.Array(time))
+			for i := range first {
+				found++
+				expect.That(t, first[i] == last[i]-12, "seed %d is from %d to %d", i, first[i], last[i])
+			}
+			edgesFound += b.Sample.Blocks[0][0].NumEdges()
+		}
+		expect.That(t, found == 7 || edges && found == 14, "%d seeds have windows", found)
+		expect.That(t, edgesFound > 20, "%d edges in all: the test says little", edgesFound)
+
+		same := windowed(edges, 12)
+		if edges {
+			same.Edges[0].From = nil
+		} else {
+			same.Sets[0].From = nil
+		}
+		n.Time.Window = []int64{12}
+		opt.Sampler, opt.Seeds = n, loader.GivenSeeds(same)
+		all := open(t, g, opt)
+		var got, want []string
+		for i, of := range []*loader.Loader{l, all} {
+			for b := range each(t, of.Epoch(background, 1)) {
+				text := fmt.Sprint(view[int32](t, b.Sample.Nodes[0]), view[int32](t, b.Sample.Blocks[0][0].Indices))
+				if i == 0 {
+					got = append(got, text)
+				} else {
+					want = append(want, text)
+				}
+			}
+		}
+		expect.That(t, slices.Equal(got, want), "windows of seeds give\n%v, one of the sampler\n%v", got, want)
+		n.Time.Window = nil
+		opt.Sampler, opt.Seeds = n, loader.GivenSeeds(windowed(edges, 13))
+		expect.Is(t, open(t, g, opt).CheckState(l.State(0, 1)), loader.ErrState, "a state of other first times")
+	}
+}
+
+func TestFirstTimesThatNobodyReadsAreRefused(t *testing.T) {
+	g := graphs.Columns(t, 1, 30, 150)
+	past := sampling.Neighbor{Fanouts: []int{3}, Time: sampling.Temporal{Edge: "time"}}
+	some := windowed(false, 5)
+	some.Sets = append(some.Sets, windowed(false, 5).Sets...)
+	some.Sets[1].From = nil
+	short, alone := windowed(true, 5), windowed(false, 5)
+	short.Edges[0].From = short.Edges[0].From[:2]
+	alone.Sets[0].Times = nil
+	for says, c := range map[string]struct {
+		opt  loader.Options
+		want error
+	}{
+		"Disjoint": {loader.Options{Sampler: past, Seeds: loader.GivenSeeds(windowed(false, 5))},
+			loader.ErrOptions},
+		"does not look at the times": {loader.Options{Sampler: neighbor, Seeds: loader.GivenSeeds(windowed(true, 5))},
+			loader.ErrOptions},
+		"0 first times beside 7 times": {loader.Options{Sampler: past, Seeds: loader.GivenSeeds(some)}, graph.ErrSeed},
+		"2 first times beside 7 times": {loader.Options{Sampler: past, Seeds: loader.GivenSeeds(short)}, graph.ErrSeed},
+		"7 first times beside 0 times": {loader.Options{Sampler: past, Seeds: loader.GivenSeeds(alone)}, graph.ErrSeed},
+	} {
+		_, err := loader.New(g, c.opt)
+		expect.Says(t, err, c.want, says, "%s", says)
+	}
+	ask := asking(t, g, loader.Options{Sampler: past, BatchSize: 9})
+	_, err := ask.Sample(background, loader.Request{Seeds: windowed(false, 5)})
+	expect.Says(t, err, loader.ErrOptions, "Disjoint", "a request without trees")
+	open(t, g, loader.Options{Sampler: neighbor, Times: loader.IgnoreTimes,
+		Seeds: loader.GivenSeeds(windowed(true, 5))})
 }
 
 func TestTimesOfSomeSeedsAreRefused(t *testing.T) {

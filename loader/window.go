@@ -85,8 +85,7 @@ func (l *Loader) begin(ctx context.Context, epoch, first, count uint64) (*run, e
 		return nil, fmt.Errorf("%w: epoch %d: must be below 2^32", ErrOptions, epoch)
 	}
 	if l.plan.Seeds.OnRequest {
-		return nil, refuse("Seeds", " come with requests: such a loader has no epochs, and "+
-			"answers Sample")
+		return nil, refuse("Seeds", " come with requests: such a loader has no epochs, and answers Sample")
 	}
 	changed := l.placed.unchanged()
 	l.mu.Lock()

@@ -242,12 +242,8 @@ func (a *assembly[V]) seed(t int, seeds []int64, item int, local []int32, out *g
 // room makes room for n more nodes of type t, and one more that relabel may write beyond the last.
 func (a *assembly[V]) room(t, n int, out *graph.Sample) error {
 	l := &a.lists[t]
-	if l.n+n+1 > len(l.ids) {
-		ids, err := unified.Grow[V](&out.Buffers.Nodes[t], int64(l.n+n+1), int64(l.n))
-		if err != nil {
-			return err
-		}
-		l.ids = ids
+	if err := need(&l.ids, &out.Buffers.Nodes[t], l.n+n+1, l.n); err != nil {
+		return err
 	}
 	if a.forest != nil {
 		return a.forest.room(l, t, n, out)

@@ -144,6 +144,7 @@ struct Batch {
   int64_t tableBits;  // the table has 2^bits slots, where it has keys
   int64_t idBits;     // of an id in a key
   u64* times;         // where times matter, the numbers of those that are looked at (table.cuh), or none
+  const int64_t* from;  // the first times of the items, or none; their trees are then apart
   uint64_t stamp;
 
   // scratch

@@ -51,7 +51,7 @@ type deviceBatch struct {
 	numTypes, allNodes, numNodes, span                       int64
 	tableValues, tableKeys                                   device.Address
 	tableBits, idBits                                        int64
-	times                                                    device.Address
+	times, from                                              device.Address
 	stamp                                                    uint64
 	start, degree, ids, eligible, hubs                       device.Address
 	maxSlices, maxDsts                                       int64
@@ -74,13 +74,14 @@ func _(x deviceBatch) {
 		(unsafe.Offsetof(x.numTypes)^144)|(unsafe.Offsetof(x.allNodes)^152)|(unsafe.Offsetof(x.numNodes)^160)|
 		(unsafe.Offsetof(x.span)^168)|(unsafe.Offsetof(x.tableValues)^176)|(unsafe.Offsetof(x.tableKeys)^184)|
 		(unsafe.Offsetof(x.tableBits)^192)|(unsafe.Offsetof(x.idBits)^200)|(unsafe.Offsetof(x.times)^208)|
-		(unsafe.Offsetof(x.stamp)^216)|(unsafe.Offsetof(x.start)^224)|(unsafe.Offsetof(x.degree)^232)|
-		(unsafe.Offsetof(x.ids)^240)|(unsafe.Offsetof(x.eligible)^248)|(unsafe.Offsetof(x.hubs)^256)|
-		(unsafe.Offsetof(x.maxSlices)^264)|(unsafe.Offsetof(x.maxDsts)^272)|(unsafe.Offsetof(x.fresh)^280)|
-		(unsafe.Offsetof(x.scratch)^288)|(unsafe.Offsetof(x.sorting)^296)|(unsafe.Offsetof(x.maxPicks)^304)|
-		(unsafe.Offsetof(x.partials)^312)|(unsafe.Offsetof(x.warps)^320)|(unsafe.Offsetof(x.shifts)^328)|
-		(unsafe.Offsetof(x.lists)^336)|(unsafe.Offsetof(x.stages)^344)|(unsafe.Offsetof(x.numStages)^352)|
-		(unsafe.Offsetof(x.status)^360)|(unsafe.Offsetof(x.lengths)^368)|(unsafe.Sizeof(x)^376)]
+		(unsafe.Offsetof(x.from)^216)|(unsafe.Offsetof(x.stamp)^224)|(unsafe.Offsetof(x.start)^232)|
+		(unsafe.Offsetof(x.degree)^240)|(unsafe.Offsetof(x.ids)^248)|(unsafe.Offsetof(x.eligible)^256)|
+		(unsafe.Offsetof(x.hubs)^264)|(unsafe.Offsetof(x.maxSlices)^272)|(unsafe.Offsetof(x.maxDsts)^280)|
+		(unsafe.Offsetof(x.fresh)^288)|(unsafe.Offsetof(x.scratch)^296)|(unsafe.Offsetof(x.sorting)^304)|
+		(unsafe.Offsetof(x.maxPicks)^312)|(unsafe.Offsetof(x.partials)^320)|(unsafe.Offsetof(x.warps)^328)|
+		(unsafe.Offsetof(x.shifts)^336)|(unsafe.Offsetof(x.lists)^344)|(unsafe.Offsetof(x.stages)^352)|
+		(unsafe.Offsetof(x.numStages)^360)|(unsafe.Offsetof(x.status)^368)|(unsafe.Offsetof(x.lengths)^376)|
+		(unsafe.Sizeof(x)^384)]
 }
 
 // deviceLeftOut is LeftOut of batch.cuh, laid out as on the device.

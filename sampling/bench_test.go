@@ -166,24 +166,48 @@ func hubsOfRows(t testing.TB, degree int64, ascending bool) *graph.Graph {
 	})
 }
 
+// BenchmarkNeighborByWindows samples of hubs of 10^5 in-edges with trees apart: one window for all, or one each.
+func BenchmarkNeighborByWindows(b *testing.B) {
+	const degree = 100_000
+	for _, ascending := range []bool{true, false} {
+		for _, recent := range []bool{false, true} {
+			for _, each := range []bool{false, true} {
+				at := Temporal{Recent: recent}
+				if !each {
+					at.Window = []int64{degree / 8}
+				}
+				b.Run(fmt.Sprintf("sorted=%v,recent=%v,each=%v", ascending, recent, each), func(b *testing.B) {
+					benchHubs(b, Neighbor{Fanouts: []int{64}, Time: at, Disjoint: true}, degree, ascending, each)
+				})
+			}
+		}
+	}
+}
+
 func benchTimesOfNodes(b *testing.B, at Temporal, degree int64, ascending bool) {
+	benchHubs(b, Neighbor{Fanouts: []int{64}, Time: at}, degree, ascending, false)
+}
+
+// benchHubs samples of hubs; windows says that each seed has one, of an eighth of the times.
+func benchHubs(b *testing.B, s Neighbor, degree int64, ascending, windows bool) {
 	const hubs = 8
 	g := hubsOfRows(b, degree, ascending)
-	at.Node = "time"
-	s := Neighbor{Fanouts: []int{64}, Time: at}
+	s.Time.Node = "time"
 	w := expect.Must(s.Open(Env{Graph: g, BatchSize: 512}))(b)
 	defer w.Close()
-	out := new(graph.Sample)
-	shape := Bound{Layers: 1, Arrays: timeArrays(g.Schema(), make([]int64, len(g.Schema().Nodes)))}
-	shape.Init(out, g.Schema(), pinned.Options{})
+	out := sampleOf(g, s, 512)
 	defer out.Close()
-	seeds, asOf := make([]int64, 512), make([]int64, 512)
+	seeds, asOf, from := make([]int64, 512), make([]int64, 512), make([]int64, 512)
 	for i := range seeds {
 		seeds[i], asOf[i] = int64(i)%hubs, degree/2+int64(i)*degree/2048
+		from[i] = asOf[i] - degree/8
 	}
 	b.ResetTimer()
 	for i := range b.N {
 		req := Request{Seeds: [][]int64{seeds, nil}, Times: [][]int64{asOf, nil}, Rand: NewRand(1, 0, 0, uint64(i))}
+		if windows {
+			req.From = [][]int64{from, nil}
+		}
 		expect.OK(b, w.Sample(context.Background(), &req, out))
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/512, "ns/seed")

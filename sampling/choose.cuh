@@ -170,11 +170,12 @@ struct Choice {
     });
   }
 
-  // Says which times may be followed.
-  __device__ __forceinline__ void look_at_times() {
+  // Says which times may be followed, none before the first.
+  __device__ __forceinline__ void look_at_times(int64_t from) {
     if (seg->timeRule == kAnyTime) return;
     top = asOf;
     if (seg->window > 0 && asOf >= kFirstTime + seg->window) least = asOf - seg->window;
+    least = max(least, from);
     bool none = seg->timeRule == kBefore && top == kFirstTime;
     if (seg->timeRule == kBefore && !none) top--;
     byTime = step.timeBytes;
@@ -204,7 +205,7 @@ __device__ __forceinline__ Choice choice_of(const ChooseStep& step, const Segmen
   if (!step.timed) return c;
   c.asOf = list->times[dst];
   c.stream = stream_of(c.stream, (uint64_t)c.asOf);
-  c.look_at_times();
+  c.look_at_times(b->from ? b->from[list->trees[dst]] : kFirstTime);
   return c;
 }
 

@@ -4,10 +4,8 @@ import (
 	"math"
 	"math/bits"
 	"slices"
-	"unsafe"
 
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/prefetch"
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/unified"
@@ -35,6 +33,7 @@ type choosePicker[V nodeID] struct {
 
 	// of the stage at hand
 	st       *stage[V]
+	edges    *graph.EdgeType
 	fanout   int64
 	rule     pastRule
 	timed    bool   // whether the rule asks edges for their times
@@ -167,7 +166,7 @@ func (p *choosePicker[V]) hop(r Rand, _ []stage[V]) error {
 }
 
 func (p *choosePicker[V]) count(st *stage[V], ends []int32) (int64, error) {
-	p.st, p.made, p.done = st, 0, 0
+	p.st, p.edges, p.made, p.done = st, &p.a.schema.Edges[st.edgeType], 0, 0
 	if p.fanout = int64(p.fanouts[st.hop][st.edgeType]); p.fanout == 0 {
 		return st.takeNone(ends), nil
 	}
@@ -180,9 +179,8 @@ func (p *choosePicker[V]) count(st *stage[V], ends []int32) (int64, error) {
 	p.dated = asks && p.opt.Time.Node != "" && p.values.nodes[st.srcType].valid()
 	p.whole = !p.timed && !p.dated && !p.values.masked() && !p.values.weighted() && p.share == 0 &&
 		!(p.opt.Replace && p.fanout > 0)
-	key := p.a.schema.Edges[st.edgeType].Key
-	p.picking = p.rand.Stage(key, PurposePick, uint8(st.hop)).key
-	p.weighing = p.rand.Stage(key, purposeWeigh, uint8(st.hop)).key
+	p.picking = p.rand.Stage(p.edges.Key, PurposePick, uint8(st.hop)).key
+	p.weighing = p.rand.Stage(p.edges.Key, purposeWeigh, uint8(st.hop)).key
 	const ahead = 4
 	for i := st.lo; i < st.hi; i++ {
 		if next := i + ahead; !p.whole && next < st.hi {
@@ -212,33 +210,17 @@ func (p *choosePicker[V]) pick(i int) error {
 
 // prefetch asks for the columns of n edges.
 func (p *choosePicker[V]) prefetch(from, n int64) {
-	if n == 0 {
-		return
-	}
 	v := &p.values
-	if v.weights32 != nil {
-		prefetch.Range(unsafe.Pointer(&v.weights32[from]), int(4*n))
-	}
-	if v.weights64 != nil {
-		prefetch.Range(unsafe.Pointer(&v.weights64[from]), int(8*n))
-	}
-	if v.mask != nil {
-		prefetch.Range(unsafe.Pointer(&v.mask[from]), int(n))
-	}
-	if v.times.t64 != nil {
-		prefetch.Range(unsafe.Pointer(&v.times.t64[from]), int(8*n))
-	}
-	if v.times.t32 != nil {
-		prefetch.Range(unsafe.Pointer(&v.times.t32[from]), int(4*n))
-	}
+	prefetchColumn(v.weights32, from, n)
+	prefetchColumn(v.weights64, from, n)
+	prefetchColumn(v.mask, from, n)
+	prefetchColumn(v.times.t64, from, n)
+	prefetchColumn(v.times.t32, from, n)
 }
 
 // room makes room for n more picks.
-func (p *choosePicker[V]) room(n int64) (err error) {
-	if int64(p.made)+n > int64(len(p.picks)) {
-		p.picks, err = unified.Grow[int64](&p.picksMem, int64(p.made)+n, int64(p.made))
-	}
-	return err
+func (p *choosePicker[V]) room(n int64) error {
+	return need(&p.picks, &p.picksMem, p.made+int(n), p.made)
 }
 
 // see goes to a destination.
@@ -255,22 +237,20 @@ func (p *choosePicker[V]) see(i int) {
 	if p.least, p.top = p.rule.between(p.asOf); p.rule.TimeRule == AnyTime {
 		return
 	}
+	if from := p.a.forest.groups.from; from != nil {
+		p.least = max(p.least, from[p.st.dst.trees[i]])
+	}
 	p.byTime, p.bySource = p.timed, p.dated
 	if p.least > p.top && (p.byTime || p.bySource) {
 		p.n = 0
 		return
 	}
-	if p.byTime && p.ordered() {
+	if p.byTime && p.opt.Time.ordered(p.edges) {
 		p.withinTimes()
 	}
-	if p.bySource && p.sourcesAscend() {
+	if p.bySource && p.values.sourcesAscend(p.edges) {
 		p.withinSources()
 	}
-}
-
-// sourcesAscend reports whether the edges of the type lie in the order of their sources' times.
-func (p *choosePicker[V]) sourcesAscend() bool {
-	return p.values.sourcesAscend(&p.a.schema.Edges[p.st.edgeType])
 }
 
 // withinTimes leaves the edges that may be followed by their time, which ascends.
@@ -298,11 +278,6 @@ func (p *choosePicker[V]) withinSources() {
 	if known {
 		p.bySource, p.first, p.n = false, p.first+from, n
 	}
-}
-
-// ordered reports whether the edges of the type lie in the order of the times that the sampler reads.
-func (p *choosePicker[V]) ordered() bool {
-	return p.opt.Time.ordered(&p.a.schema.Edges[p.st.edgeType])
 }
 
 // stream returns the draws of the destination at hand.

@@ -227,9 +227,9 @@ func (p *choosePicker[V]) latest(k int64) error {
 func (p *choosePicker[V]) timesAscend() bool {
 	switch v := &p.values; {
 	case v.times.valid():
-		return p.ordered()
+		return p.opt.Time.ordered(p.edges)
 	case v.nodes[p.st.srcType].valid():
-		return p.sourcesAscend()
+		return p.values.sourcesAscend(p.edges)
 	}
 	return true // all equal
 }

@@ -62,7 +62,7 @@ func floats(g *graph.Graph, name string) (to []float64) {
 
 // oracleChoose is docs/sampling.md, "Edges that may be followed" and "By weight", for one destination whose edges of
 // the type are run.
-func oracleChoose(g *graph.Graph, n Neighbor, req *Request, k, h, e int, key, index uint64, asOf int64,
+func oracleChoose(g *graph.Graph, n Neighbor, req *Request, k, h, e int, key, index uint64, asOf, from int64,
 	run []int64) (picks []int64) {
 	v := valuesOf(g, n)
 	draws := func(p rng.Purpose) uint64 {
@@ -75,7 +75,7 @@ func oracleChoose(g *graph.Graph, n Neighbor, req *Request, k, h, e int, key, in
 	var may []int64
 	for _, pos := range run {
 		if (v.mask == nil || v.mask[pos] != 0) && (v.weight == nil || v.weight[pos] > 0) &&
-			oraclePast(g, n, h, e, pos, asOf) {
+			oraclePast(g, n, h, e, pos, asOf, from) {
 			may = append(may, pos)
 		}
 	}

@@ -82,6 +82,7 @@ type deviceAssembly struct {
 	seedRoom     int64        // seeds that the description has room for
 	items        int64        // of the batch
 	asOf         []int64      // the times of these
+	bounded      bool         // these have first times
 	exclusion    excludedEdges
 	pairs        []deviceLeftOut // ends of the edges that the batch leaves out
 	pairRoom     int64           // of these that the description has room for

@@ -76,6 +76,7 @@ func TestDeviceLooksAtTimeAsTheOracleDoes(t *testing.T) {
 			n = randomChoice(r, n)
 		}
 		n = randomTimes(r, g.Schema(), n)
+		n.Disjoint = n.Disjoint || r.IntN(2) == 0
 		switch round % 4 {
 		case 0:
 			n.Time.Recent, n.Time.HalfLife, n.Replace, n.Weight = true, 0, false, ""

@@ -119,6 +119,11 @@ func (w *deviceAssembly) local(out *graph.Sample) device.Address {
 
 // pairsAt returns the offset of the pairs whose edges are left out.
 func (w *deviceAssembly) pairsAt() int64 {
+	return w.fromAt() + 8*w.seedRoom*bit(w.times != nil && w.disjoint)
+}
+
+// fromAt returns the offset of the first times of the items.
+func (w *deviceAssembly) fromAt() int64 {
 	return w.layout.size + 8*w.seedRoom*(1+bit(w.times != nil))
 }
 
@@ -150,6 +155,9 @@ func (w *deviceAssembly) batch() deviceBatch {
 	}
 	if w.times != nil {
 		b.times, b.idBits = w.numbers.Address(), timedIDBits
+	}
+	if w.bounded {
+		b.from = w.at(w.fromAt())
 	}
 	if !w.direct {
 		b.tableKeys = w.keys.Address()
@@ -198,10 +206,16 @@ func (w *deviceAssembly) describeSeeds(req *Request, out *graph.Sample) int64 {
 	return pick / 32
 }
 
-// findTimes notes the time of each item, where times matter.
-func (w *deviceAssembly) findTimes(req *Request) error {
+// findTimes notes the time of each item, where times matter, and writes their first times into the description.
+func (w *deviceAssembly) findTimes(req *Request) (err error) {
 	if w.times == nil {
 		return nil
+	}
+	if w.bounded, err = req.bounded(w.disjoint); err != nil {
+		return err
+	}
+	if w.bounded {
+		req.itemFrom(part[int64](w.description, w.fromAt(), int(w.items)))
 	}
 	w.asOf = slices.Grow(w.asOf[:0], int(w.items))[:w.items]
 	return w.times(req, w.asOf)

@@ -86,7 +86,7 @@ func TestExcludedEdgesAreAsIfTheGraphDidNotHaveThem(t *testing.T) {
 			req := randomRequest(r, g.Schema(), uint64(batch))
 			if n.Time.on() {
 				req = randomTimedRequest(r, g, n, uint64(batch))
-				req.Times = nil
+				req.Times, req.From = nil, nil
 			}
 			if batch != 1 { // one batch without, to see that nothing stays
 				randomExclusion(r, g, req)

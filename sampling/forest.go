@@ -37,11 +37,12 @@ func (k *treeKeys) goTo(key, nodes int64) {
 	}
 }
 
-// treeArrays are the arrays of a sample whose trees are kept apart.
-func treeArrays(s *graph.Schema, lists []int64) []ArrayBound {
+// listArrays are arrays of a sample with a number for each node of a list: its tree, or the time as of which it is
+// looked at.
+func listArrays(s *graph.Schema, kind string, number unified.DType, lists []int64) []ArrayBound {
 	arrays := make([]ArrayBound, len(s.Nodes))
 	for t := range arrays {
-		arrays[t] = ArrayBound{graph.Column{Name: "tree/" + s.Nodes[t].Name, DType: unified.Int32}, lists[t]}
+		arrays[t] = ArrayBound{graph.Column{Name: kind + s.Nodes[t].Name, DType: number}, lists[t]}
 	}
 	return arrays
 }
@@ -72,7 +73,7 @@ func (f *forest[V]) begin(s *graph.Schema, req *Request) error {
 		f.keys[t].n = 0
 	}
 	if f.times >= 0 {
-		if err := f.groups.begin(s, req); err != nil {
+		if err := f.groups.begin(s, req, f.trees >= 0); err != nil {
 			return err
 		}
 	}
@@ -81,20 +82,15 @@ func (f *forest[V]) begin(s *graph.Schema, req *Request) error {
 
 // room makes room for n more nodes in list l of type t, whose own ids have it.
 func (f *forest[V]) room(l *list[V], t, n int, out *graph.Sample) (err error) {
-	if k := &f.keys[t]; l.n+n > len(k.ids) {
-		if k.ids, err = unified.Grow[int64](&f.buffers[t], int64(l.n+n), int64(l.n)); err != nil {
-			return err
-		}
+	err = need(&f.keys[t].ids, &f.buffers[t], l.n+n, l.n)
+	if err == nil && f.trees >= 0 {
+		err = need(&l.trees, &out.Buffers.Arrays[f.trees+t], l.n+n, l.n)
 	}
-	if f.trees >= 0 && l.n+n > len(l.trees) {
-		if l.trees, err = unified.Grow[int32](&out.Buffers.Arrays[f.trees+t], int64(l.n+n), int64(l.n)); err != nil {
-			return err
-		}
+	if err == nil && f.times >= 0 {
+		err = need(&l.times, &out.Buffers.Arrays[f.times+t], l.n+n, l.n)
 	}
-	if f.times >= 0 && l.n+n > len(l.times) {
-		if l.times, err = unified.Grow[int64](&out.Buffers.Arrays[f.times+t], int64(l.n+n), int64(l.n)); err != nil {
-			return err
-		}
+	if err != nil {
+		return err
 	}
 	return f.table.grow(n, f.keys)
 }
@@ -104,7 +100,7 @@ func (f *forest[V]) seed(ids []V, item int, local []int32, l *list[V], t int) (e
 	for i, v := range ids {
 		group := int64(item + i)
 		if f.times >= 0 {
-			if group, err = f.groups.ofItem(item+i, f.trees >= 0); err != nil {
+			if group, err = f.groups.of(group*bit(f.trees >= 0), f.groups.times[item+i]); err != nil {
 				return err
 			}
 		}

@@ -13,6 +13,7 @@ import (
 // groups numbers the pairs of tree and time of a batch, in the order of their appearance.
 type groups struct {
 	times []int64 // of the items of the batch
+	from  []int64 // first times of these, or none
 	cells []groupCell
 	n     int
 	most  int          // of these
@@ -37,17 +38,26 @@ const groupCellBytes = int64(unsafe.Sizeof(groupCell{}))
 // maxGroups is how many pairs a batch may have.
 const maxGroups = 1<<31 - 1
 
-// groupBytes is the memory of the groups of that many items and pairs.
-func groupBytes(items, pairs int64) int64 {
-	return sat.Add(sat.Mul(8, items), sat.Add(sat.Mul(groupCellBytes, pairs), sat.Mul(4, hashSlots(pairs))))
+// groupBytes is the memory of the groups of that many times of items and pairs.
+func groupBytes(times, pairs int64) int64 {
+	return sat.Add(sat.Mul(8, times), sat.Add(sat.Mul(groupCellBytes, pairs), sat.Mul(4, hashSlots(pairs))))
 }
 
-func (g *groups) begin(s *graph.Schema, req *Request) (err error) {
+// begin finds the times of the items of a request; apart says that each has a tree of its own.
+func (g *groups) begin(s *graph.Schema, req *Request, apart bool) (err error) {
 	g.n = 0
 	clear(g.slots)
-	items := req.numItems()
-	if g.times, err = unified.Grow[int64](&g.timeMem, items, 0); err != nil {
+	bounded, err := req.bounded(apart)
+	if err != nil {
 		return err
+	}
+	items := req.numItems()
+	if g.times, err = unified.Grow[int64](&g.timeMem, items<<bit(bounded), 0); err != nil {
+		return err
+	}
+	if g.from = nil; bounded {
+		g.from = g.times[items : 2*items]
+		req.itemFrom(g.from)
 	}
 	return req.itemTimes(s, g.nodes, g.asOf, g.times[:items])
 }
@@ -101,13 +111,4 @@ func (g *groups) grow() error {
 		g.slots[h&uint64(slots-1)] = int32(i + 1)
 	}
 	return nil
-}
-
-// ofItem returns the group of the seeds of an item; apart says that it has a tree of its own.
-func (g *groups) ofItem(item int, apart bool) (int64, error) {
-	tree := int64(0)
-	if apart {
-		tree = int64(item)
-	}
-	return g.of(tree, g.times[item])
 }

@@ -111,7 +111,7 @@ func TestDeviceLeavesEdgesOut(t *testing.T) {
 				return randomRequest(r, g.Schema(), batch)
 			}
 			req := randomTimedRequest(r, g, n, batch)
-			req.Times = nil
+			req.Times, req.From = nil, nil
 			return req
 		}, func(left edgeRuns, req *Request) *oracleSample { return oracle(g, left, n, req) })
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
 )
 
 // scarce gives memory, but refuses one time; none is refused at 0.
@@ -132,7 +133,8 @@ func TestBoundIsTheProductOfFanoutsOrTheGraph(t *testing.T) {
 				Scratch: 4*230 + 32*80}},
 		"trees": {one(50, 60), Neighbor{Fanouts: []int{3, 2}, Frontier: AllNodes, Disjoint: true}, 10,
 			Bound{Layers: 2, Nodes: 120, Edges: 110, Blocks: [][]int64{{80}, {30}}, Lists: []int64{120},
-				Arrays: treeArrays(one(50, 60), []int64{120}), Scratch: 2*table + 8*120 + 16*120}},
+				Arrays:  listArrays(one(50, 60), "tree/", unified.Int32, []int64{120}),
+				Scratch: 2*table + 8*120 + 16*120}},
 	} {
 		expect.OK(t, c.s.Init())
 		expect.Same(t, boundOf(c.n, c.s, c.batch), c.want, name)

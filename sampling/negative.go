@@ -140,8 +140,8 @@ func (n Negatives) Of(count int64) int64 { return int64(float64(count) * n.Ratio
 
 // LinkSeeds are the seeds of one edge type in a batch: the requested edges, then their negatives.
 type LinkSeeds struct {
-	// SeedEdges are all edges. Labels are 0 for negatives. Times, if any, are for a negative those of the edge that it
-	// was made from.
+	// SeedEdges are all edges. Labels are 0 for negatives. Times and From, if any, are for a negative those of the edge
+	// that it was made from.
 	SeedEdges
 	// Items are the numbers of the requested edges in the list of seeds; they key the draws.
 	Items []int64
@@ -208,6 +208,9 @@ func (l *LinkSeeds) add(i int, source, target int64, found, triplets bool) {
 	l.Labels, l.Group = append(l.Labels, 0), append(l.Group, int32(i))
 	if len(l.Times) > 0 {
 		l.Times = append(l.Times, l.Times[i])
+	}
+	if len(l.From) > 0 {
+		l.From = append(l.From, l.From[i])
 	}
 }
 

@@ -108,6 +108,7 @@ func (n Neighbor) Describe(s *graph.Schema, batchSize int) (Description, error) 
 	n.Time = n.Time.of(s)
 	d, err := describe(n.check, s, batchSize)
 	d.EdgeColumns, d.NodeColumns, d.Times = n.edgeColumns(), n.nodeColumns(), n.Time.on()
+	d.From = d.Times && n.Disjoint
 	d.Excludes = !n.Together && !n.Induced && n.Direction == In
 	if d.Frontier = &n.Frontier; n.Induced {
 		n.Frontier = AllNodes
@@ -143,11 +144,11 @@ func (n neighborRules) bound(s *graph.Schema, batchSize int) Bound {
 	}
 	b.Blocks = blocks
 	if n.Disjoint {
-		b.Lists, b.Arrays = lists, treeArrays(s, lists)
+		b.Lists, b.Arrays = lists, listArrays(s, "tree/", unified.Int32, lists)
 	}
 	if n.Time.on() {
-		b.Lists, b.Arrays = lists, append(b.Arrays, timeArrays(s, lists)...)
-		b.Scratch = groupBytes(trees, n.mostGroups(trees, b.Nodes))
+		b.Lists, b.Arrays = lists, append(b.Arrays, listArrays(s, "time/", unified.Int64, lists)...)
+		b.Scratch = groupBytes(sat.Mul(trees, 1+bit(n.Disjoint)), n.mostGroups(trees, b.Nodes))
 	}
 	if s.IDType() == unified.Int32 {
 		b.Scratch = sat.Add(b.Scratch, scratchBytes[int32](s, b))

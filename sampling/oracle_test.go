@@ -178,7 +178,7 @@ func oraclePick(g *graph.Graph, runs edgeRuns, n Neighbor, req *Request, k, h, e
 func oraclePickOf(g *graph.Graph, n Neighbor, req *Request, k, h, e int, v rooted, run []int64, key uint64) []int64 {
 	index := uint64(v.id + v.tree*g.Schema().Nodes[g.Schema().Edges[e].Dst].Count)
 	if n.chooses() {
-		return oracleChoose(g, n, req, k, h, e, key, index, v.time, run)
+		return oracleChoose(g, n, req, k, h, e, key, index, v.time, oracleFrom(req, v.tree), run)
 	}
 	stream := rng.Stream(rng.StageKey(req.Rand.key, key, rng.Pick, uint8(h)), index)
 	var picks []uint64
@@ -445,10 +445,11 @@ func compare(t testing.TB, what string, g *graph.Graph, w Worker, req *Request, 
 	})
 	disjoint, timed := ok && d.disjoint(), ok && d.timed()
 	if disjoint {
-		arrays = treeArrays(g.Schema(), make([]int64, len(g.Schema().Nodes)))
+		arrays = listArrays(g.Schema(), "tree/", unified.Int32, make([]int64, len(g.Schema().Nodes)))
 	}
 	if timed {
-		arrays = append(arrays, timeArrays(g.Schema(), make([]int64, len(g.Schema().Nodes)))...)
+		arrays = append(arrays, listArrays(g.Schema(), "time/", unified.Int64,
+			make([]int64, len(g.Schema().Nodes)))...)
 	}
 	got := compareWith(t, what, g, w, req, want, arrays)
 	for i := range want.nodes {

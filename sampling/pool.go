@@ -31,17 +31,15 @@ func (p *pool[V]) begin() error {
 }
 
 // add writes the number of each id to at; ids that are new get the next ones.
-func (p *pool[V]) add(ids []V, at []int32) (err error) {
+func (p *pool[V]) add(ids []V, at []int32) error {
 	want := p.nodes.n + len(ids) + 1
 	if 2*want > len(p.table.tab) {
 		if err := p.table.grow(len(ids), []list[V]{p.nodes}); err != nil {
 			return err
 		}
 	}
-	if want > len(p.nodes.ids) {
-		if p.nodes.ids, err = unified.Grow[V](&p.behind, int64(want), int64(p.nodes.n)); err != nil {
-			return err
-		}
+	if err := need(&p.nodes.ids, &p.behind, want, p.nodes.n); err != nil {
+		return err
 	}
 	p.table.prefetch(ids)
 	p.table.relabel(ids, at, &p.nodes)

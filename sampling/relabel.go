@@ -313,9 +313,9 @@ func prefetchPicks[V nodeID](indices []V, pos []int64, start, n int64) {
 	}
 }
 
-// prefetchColumn asks for the n sources from position start on.
-func prefetchColumn[V nodeID](indices []V, start, n int64) {
-	if column := indices[start : start+n]; n > 0 {
-		prefetch.Range(unsafe.Pointer(&column[0]), len(column)*int(unsafe.Sizeof(V(0))))
+// prefetchColumn asks for the n elements from position start on, where there is such a column.
+func prefetchColumn[T any](column []T, start, n int64) {
+	if column != nil && n > 0 {
+		prefetch.Range(unsafe.Pointer(&column[start]), int(n)*int(unsafe.Sizeof(column[0])))
 	}
 }

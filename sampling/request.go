@@ -15,6 +15,9 @@ type Request struct {
 	Seeds [][]int64
 	// Times are the times of these items, by node type, for temporal samplers: one a seed, or nil.
 	Times [][]int64
+	// From are the first times of these items, beside their times: one a seed, or nil; math.MinInt64 for none. Nothing
+	// earlier is followed in the item's tree. A sampler that looks at times fails unless it keeps trees apart.
+	From [][]int64
 	// Edges are the items that are edges, by edge type; nil without such items. Both ends of an edge become seeds of
 	// their types: after the nodes, edge type by edge type, first all sources and then all targets.
 	Edges []SeedEdges
@@ -31,7 +34,7 @@ type Request struct {
 // SeedEdges are items that are edges of one type, in order. They need not be edges of the graph.
 type SeedEdges struct {
 	Sources, Targets []int64 // own ids, as many
-	Times            []int64 // of the items: one an edge, or nil
+	Times, From      []int64 // of the items, as those of Request: one an edge, or nil
 	Labels           []int64 // likewise
 }
 
@@ -41,12 +44,10 @@ func (r *Request) check(s *graph.Schema, layers int, out *graph.Sample) error {
 		return fmt.Errorf("%w: request of %d node types, sample of %d layers; must be %d and %d", ErrOptions,
 			len(r.Seeds), len(out.Blocks), len(s.Nodes), layers)
 	}
-	if r.Times != nil {
-		for t, ids := range r.Seeds {
-			if len(r.Times) != len(r.Seeds) || r.Times[t] != nil && len(r.Times[t]) != len(ids) {
-				return fmt.Errorf("%w: there must be %d times of seeds of type %q, one a seed", ErrOptions,
-					len(ids), s.Nodes[t].Name)
-			}
+	for t, ids := range r.Seeds {
+		if !oneEach(r.Times, r.Seeds, t) || !oneEach(r.From, r.Seeds, t) || !oneEach(r.From, r.Times, t) {
+			return fmt.Errorf("%w: there must be %d times of seeds of type %q, one a seed, and as many first times",
+				ErrOptions, len(ids), s.Nodes[t].Name)
 		}
 	}
 	if r.Edges != nil && len(r.Edges) != len(s.Edges) {
@@ -56,12 +57,18 @@ func (r *Request) check(s *graph.Schema, layers int, out *graph.Sample) error {
 		edges := &r.Edges[e]
 		n := len(edges.Sources)
 		if len(edges.Targets) != n || edges.Times != nil && len(edges.Times) != n ||
-			edges.Labels != nil && len(edges.Labels) != n {
-			return fmt.Errorf("%w: seeds of edge type %v: %d sources, %d targets, %d times and %d labels", ErrOptions,
-				&s.Edges[e], n, len(edges.Targets), len(edges.Times), len(edges.Labels))
+			edges.Labels != nil && len(edges.Labels) != n || edges.From != nil && len(edges.From) != len(edges.Times) {
+			return fmt.Errorf("%w: seeds of edge type %v: %d sources, %d targets, %d first times, %d times and %d "+
+				"labels", ErrOptions, &s.Edges[e], n, len(edges.Targets), len(edges.From), len(edges.Times),
+				len(edges.Labels))
 		}
 	}
 	return r.checkExclude(s)
+}
+
+// oneEach reports whether there is one of list for each of those of a node type, or no list.
+func oneEach(list, of [][]int64, t int) bool {
+	return list == nil || len(list) == len(of) && (list[t] == nil || len(list[t]) == len(of[t]))
 }
 
 func errArrays(have, want int) error {

@@ -44,6 +44,8 @@ type Description struct {
 	// Times says that the sampler looks at each item as of its time (Request.Times, SeedEdges.Times): nothing later is
 	// in the batch. A loader refuses seeds with times for a sampler that does not.
 	Times bool
+	// From says that items may have first times as well (Request.From, SeedEdges.From).
+	From bool
 	// Excludes says that the sampler may leave edges out of a batch (Request.Exclude), wherever it runs.
 	Excludes bool
 	// Frontier says which nodes hops expand; nil if the layers do not follow from it. With NewNodes consumers treat the
@@ -224,6 +226,14 @@ type Worker interface {
 func grow[T unified.Element](list *[]T, mem *unified.Buffer, n, keep int64) (err error) {
 	*list, err = unified.Grow[T](mem, n, keep)
 	return err
+}
+
+// need is grow where a list has fewer than n elements.
+func need[T unified.Element](list *[]T, mem *unified.Buffer, n, keep int) error {
+	if n <= len(*list) {
+		return nil
+	}
+	return grow(list, mem, int64(n), int64(keep))
 }
 
 // exactly returns n elements of a buffer that holds none yet and takes memory for no more.

@@ -145,15 +145,6 @@ func (n Neighbor) mostGroups(seeds, nodes int64) int64 {
 	return max(seeds, 1)
 }
 
-// timeArrays are the arrays of a sample whose nodes are looked at as of times.
-func timeArrays(s *graph.Schema, lists []int64) []ArrayBound {
-	arrays := make([]ArrayBound, len(s.Nodes))
-	for t := range arrays {
-		arrays[t] = ArrayBound{graph.Column{Name: "time/" + s.Nodes[t].Name, DType: unified.Int64}, lists[t]}
-	}
-	return arrays
-}
-
 func (n Neighbor) checkTimes(s *graph.Schema) error {
 	t := &n.Time
 	if !t.on() {
@@ -335,6 +326,33 @@ func (r *Request) itemTimes(s *graph.Schema, nodes []timeColumn, asOf *int64, ti
 		times = times[n:]
 	}
 	return nil
+}
+
+// bounded reports whether items of a request have first times, and fails if they do and trees are not apart.
+func (r *Request) bounded(apart bool) (some bool, err error) {
+	some = r.From != nil || slices.ContainsFunc(r.Edges, func(e SeedEdges) bool { return e.From != nil })
+	if some && !apart {
+		err = option.Textf("%w: seeds have first times, which hold in trees of their own: set %s, or leave them out",
+			ErrOptions, option.Named("Disjoint"))
+	}
+	return some, err
+}
+
+// itemFrom writes the first time of each item of a request, of one without the least of all.
+func (r *Request) itemFrom(from []int64) {
+	for i := range from {
+		from[i] = math.MinInt64
+	}
+	for t, ids := range r.Seeds {
+		if r.From != nil {
+			copy(from, r.From[t])
+		}
+		from = from[len(ids):]
+	}
+	for e := range r.Edges {
+		copy(from, r.Edges[e].From)
+		from = from[len(r.Edges[e].Sources):]
+	}
 }
 
 func noTimes(seeds string) error {

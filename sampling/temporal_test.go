@@ -1,6 +1,7 @@
 package sampling
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math"
@@ -10,7 +11,6 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
-	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -85,8 +85,8 @@ func timeAt(c unified.Tensor, i int64) int64 {
 	return int64(v[i])
 }
 
-// oraclePast says that an edge may be followed at a hop as of a time: docs/sampling.md, "Time".
-func oraclePast(g *graph.Graph, n Neighbor, hop, e int, pos, asOf int64) bool {
+// oraclePast says that an edge may be followed at a hop as of a time, from another on: docs/sampling.md, "Time".
+func oraclePast(g *graph.Graph, n Neighbor, hop, e int, pos, asOf, from int64) bool {
 	rule, window := NotAfter, int64(0)
 	rules, windows := ofType(g, e, n.Time.Rules, n.Time.RulesPerType), ofType(g, e, n.Time.Window, n.Time.WindowPerType)
 	if len(rules) > 0 {
@@ -97,7 +97,7 @@ func oraclePast(g *graph.Graph, n Neighbor, hop, e int, pos, asOf int64) bool {
 	}
 	past := func(time int64) bool {
 		tooOld := window > 0 && asOf >= math.MinInt64+window && time < asOf-window
-		return rule == AnyTime || !tooOld && (time < asOf || time == asOf && rule == NotAfter)
+		return rule == AnyTime || !tooOld && from <= time && (time < asOf || time == asOf && rule == NotAfter)
 	}
 	if c, ok := g.EdgeColumn(n.Time.Edge); ok && !past(timeAt(c, pos)) {
 		return false
@@ -156,6 +156,27 @@ func oracleTimeOf(g *graph.Graph, n Neighbor, req *Request, t int, v rooted) int
 	panic("no such item")
 }
 
+// oracleFrom returns the first time of an item, whose tree has its number.
+func oracleFrom(req *Request, item int64) int64 {
+	var from []int64
+	add := func(list []int64, items int) {
+		if from = append(from, list...); list == nil {
+			from = append(from, slices.Repeat([]int64{math.MinInt64}, items)...)
+		}
+	}
+	for t, ids := range req.Seeds {
+		if req.From == nil {
+			add(nil, len(ids))
+		} else {
+			add(req.From[t], len(ids))
+		}
+	}
+	for _, e := range req.Edges {
+		add(e.From, len(e.Sources))
+	}
+	return from[item]
+}
+
 // randomTimes adds options of time to a sampler.
 func randomTimes(r *rand.Rand, s *graph.Schema, n Neighbor) Neighbor {
 	t := &n.Time
@@ -201,6 +222,22 @@ func randomTimes(r *rand.Rand, s *graph.Schema, n Neighbor) Neighbor {
 	return n
 }
 
+// randomFrom draws first times beside times: near them, after them, and the ends of their range; or none.
+func randomFrom(r *rand.Rand, times []int64) (from []int64) {
+	if times == nil || r.IntN(4) == 0 {
+		return nil
+	}
+	from = []int64{}
+	for _, t := range times {
+		f := []int64{math.MinInt64, math.MaxInt64, r.Int64N(22) - 4, r.Int64N(22) - 4}[r.IntN(4)]
+		if r.IntN(2) == 0 && t > math.MinInt64+5 {
+			f = t - r.Int64N(5)
+		}
+		from = append(from, f)
+	}
+	return from
+}
+
 // randomTimedRequest gives the items of a request times; those of nodes that have a column of times some have not.
 func randomTimedRequest(r *rand.Rand, g *graph.Graph, n Neighbor, batch uint64) *Request {
 	req := randomRequest(r, g.Schema(), batch)
@@ -223,12 +260,21 @@ func randomTimedRequest(r *rand.Rand, g *graph.Graph, n Neighbor, batch uint64) 
 			req.Times[t] = append(req.Times[t], time())
 		}
 	}
+	if n.Disjoint && r.IntN(2) == 0 {
+		req.From = make([][]int64, len(req.Seeds))
+		for t, times := range req.Times {
+			req.From[t] = randomFrom(r, times)
+		}
+	}
 	for e := range req.Edges {
 		if n.Time.AsOf != nil && r.IntN(2) == 0 {
 			continue
 		}
 		for range req.Edges[e].Sources {
 			req.Edges[e].Times = append(req.Edges[e].Times, time())
+		}
+		if n.Disjoint && r.IntN(2) == 0 {
+			req.Edges[e].From = randomFrom(r, req.Edges[e].Times)
 		}
 	}
 	return req
@@ -259,11 +305,85 @@ func TestNeighborThatLooksAtTimeEqualsTheOracle(t *testing.T) {
 			n = randomChoice(r, n)
 		}
 		n = randomTimes(r, g.Schema(), n)
+		n.Disjoint = n.Disjoint || r.IntN(2) == 0
 		err := validate(n, g.Schema())
 		expect.Ensure(t, err == nil, "%s: %v", n.Fingerprint(), err)
 		equalsOracle(t, fmt.Sprintf("seed %d round %d", seed, round), g, n, 2, func(batch uint64) *Request {
 			return randomTimedRequest(r, g, n, batch)
 		})
+	}
+}
+
+// Where the first time of each item is its own less w, that is the window w at every hop, and no draw changes.
+func TestFirstTimesOneWindowBeforeEachSeedAreThatWindow(t *testing.T) {
+	const seed = 20261130
+	r := rand.New(rand.NewPCG(seed, 0))
+	edges := int64(0)
+	for round := range roundsOrHeavy(40, 2000) {
+		g := withColumns(t, r, randomGraph(t, r, 3, 5))
+		n := Neighbor{Fanouts: []int{5, 3}, Frontier: Frontier(r.IntN(2)), Replace: r.IntN(3) == 0, Disjoint: true}
+		n = randomTimes(r, g.Schema(), n)
+		w := []int64{1, 5, 12}[r.IntN(3)]
+		n.Time.Chain, n.Time.AsOf, n.Time.Window, n.Time.WindowPerType = false, nil, []int64{w}, nil
+		req := randomTimedRequest(r, g, n, uint64(round))
+		req.Edges, req.From = nil, nil
+		for t := range req.Seeds {
+			req.Times[t] = make([]int64, len(req.Seeds[t]))
+			for i := range req.Times[t] {
+				req.Times[t][i] = r.Int64N(22) - 1
+			}
+		}
+		same := sampleOnce(t, g, n, req, true)
+		own := *req
+		n.Time.Window = nil
+		for _, times := range req.Times {
+			own.From = append(own.From, slices.Clone(times))
+			for i := range times {
+				own.From[len(own.From)-1][i] -= w
+			}
+		}
+		each := sampleOnce(t, g, n, &own, true)
+		for l := range same.Blocks {
+			for e := range same.Blocks[l] {
+				edges += same.Blocks[l][e].NumEdges()
+				expect.That(t, bytes.Equal(each.Blocks[l][e].Indices.Bytes(), same.Blocks[l][e].Indices.Bytes()) &&
+					bytes.Equal(each.Blocks[l][e].EdgePos.Bytes(), same.Blocks[l][e].EdgePos.Bytes()),
+					"seed %d round %d: other edges of type %d in layer %d: %s", seed, round, e, l, n.Fingerprint())
+			}
+		}
+	}
+	expect.That(t, edges > 1000, "%d edges in all: the test says little", edges)
+}
+
+func TestFirstTimesWithoutTreesOrTimesOfTheirOwnAreRefused(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	g := withColumns(t, r, randomGraph(t, r, 1, 1))
+	node, one := [][]int64{{0}}, []int64{0}
+	pair := func(e SeedEdges) *Request {
+		e.Sources, e.Targets = one, one
+		return &Request{Seeds: [][]int64{{}}, Edges: []SeedEdges{e}}
+	}
+	for _, c := range []struct {
+		apart bool
+		req   *Request
+		says  string // "" where nothing is wrong
+	}{
+		{true, &Request{Seeds: node, Times: node, From: node}, ""}, {true, pair(SeedEdges{Times: one, From: one}), ""},
+		{false, &Request{Seeds: node, Times: node, From: node}, "Disjoint"},
+		{false, pair(SeedEdges{Times: one, From: one}), "Disjoint"},
+		{true, &Request{Seeds: node, From: node}, "first times"}, {true, pair(SeedEdges{From: one}), "first times"},
+		{true, &Request{Seeds: node, Times: [][]int64{nil}, From: node}, "first times"},
+		{true, &Request{Seeds: node, Times: node, From: [][]int64{{0, 1}}}, "first times"},
+		{true, pair(SeedEdges{Times: one, From: []int64{0, 1}}), "first times"},
+	} {
+		n := Neighbor{Fanouts: []int{2}, Frontier: AllNodes, Disjoint: c.apart, Time: Temporal{Edge: "time"}}
+		w, out := expect.Must(n.Open(Env{Graph: g, BatchSize: 2}))(t), sampleOf(g, n, 2)
+		if err := w.Sample(context.Background(), c.req, out); c.says == "" {
+			expect.OK(t, err)
+		} else {
+			expect.Says(t, err, ErrOptions, c.says, "%+v, trees apart: %v", c.req, c.apart)
+		}
+		closeAll(t, w, out)
 	}
 }
 
@@ -303,11 +423,12 @@ func lookedAt(t *testing.T, n Neighbor, degree int64) int64 {
 	g := hubsOfRows(t, degree, true)
 	w := expect.Must(n.Open(Env{Graph: g, BatchSize: 1}))(t)
 	defer w.Close()
-	out := new(graph.Sample)
-	shape := Bound{Layers: 1, Arrays: timeArrays(g.Schema(), make([]int64, len(g.Schema().Nodes)))}
-	shape.Init(out, g.Schema(), pinned.Options{})
+	out := sampleOf(g, n, 1)
 	defer out.Close()
 	req := Request{Seeds: [][]int64{{3}, nil}, Times: [][]int64{{degree / 2}, nil}, Rand: NewRand(1, 0, 0, 0)}
+	if n.Disjoint {
+		req.From = [][]int64{{degree/2 - 1000}, nil}
+	}
 	expect.OK(t, w.Sample(context.Background(), &req, out))
 	return w.(*worker[int32]).picker.(*choosePicker[int32]).looked
 }
@@ -318,7 +439,7 @@ func TestFewTimesAreLookedAtOfHubs(t *testing.T) {
 	const few, many = 1 << 12, 1 << 18
 	for _, at := range []Temporal{{}, {Rules: []TimeRule{Before}}, {Window: []int64{1000}}, {Recent: true},
 		{Recent: true, Window: []int64{1000}}, {Recent: true, Rules: []TimeRule{AnyTime}}, {HalfLife: 10}} {
-		for _, n := range []Neighbor{{}, {Share: 0.001}, {Replace: true}} {
+		for _, n := range []Neighbor{{}, {Share: 0.001}, {Replace: true}, {Disjoint: true}} {
 			if n.Replace && at.Recent || at.HalfLife > 0 && (n.Replace || n.Share > 0) {
 				continue
 			}

@@ -196,11 +196,8 @@ func (p *togetherPicker[V]) count(st *stage[V], ends []int32) (int64, error) {
 		}
 	}
 	p.made, p.done = 0, 0
-	var err error
-	if n := len(d.picks); n > 0 {
-		if p.picks, err = unified.Grow[int64](&p.picksMem, int64(n), 0); err != nil {
-			return 0, err
-		}
+	if err := need(&p.picks, &p.picksMem, len(d.picks), 0); err != nil {
+		return 0, err
 	}
 	several := len(p.a.schema.Edges) > 1
 	for i := st.lo; i < st.hi; i++ {

@@ -75,6 +75,13 @@ EDGES = [  # of one type, with times
     "--sampler temporal --seeds all-edges --link-time time --fanouts 4,3 --batch-size 50 --seed 7 --shuffle "
     "--half-life 1000 --disjoint --batches 3",
 ]
+WINDOWS = [  # of each seed; the file has the ends of int64, and windows in which nothing is
+    "--sampler temporal --seeds window@golden/windows.txt --disjoint --fanouts 5,3 --batch-size 60 --seed 7 --shuffle",
+    "--sampler temporal --seeds window@golden/windows.txt --disjoint --fanouts 5,3 --batch-size 60 --seed 7 --recent "
+    "--chain --time-rules before,not-after --window 100",
+    "--sampler temporal --seeds window@golden/windows.txt --disjoint --fanouts=-1,4 --batch-size 60 --seed 7 "
+    "--half-life 40 --weight weight --time-rules not-after,any",
+]
 TIMES_OF_NODES = [
     "--sampler temporal --node-time time --as-of 150 --fanouts 5,3 --batch-size 60 --seed 7 --seeds all --shuffle "
     "--batches 3",
@@ -126,7 +133,7 @@ CASES = {name: list(map(spelled, cases)) for name, cases in {
     "sbm": SHAPES + LABOR, "typed": TYPED + LABOR, "rmat": LARGE,
     "tolokers": SPLITS, "minesweeper": SPLITS, "actor": SPLITS, "squirrel_filtered": SPLITS,
     "cora_ml": REAL, "citeseer": REAL, "musae-facebook-page": REAL, "CollegeMsg": REAL, "ogbl-ddi": REAL,
-    "cnr-2000": LARGE, "events": CHOOSE + EDGES, "shop": CHOOSE + TIMES_OF_NODES, "messages": EDGES,
+    "cnr-2000": LARGE, "events": CHOOSE + EDGES + WINDOWS, "shop": CHOOSE + TIMES_OF_NODES, "messages": EDGES,
 }.items()}
 
 
@@ -152,7 +159,8 @@ def main(names):
             golden = {
                 "made": made(name),
                 "id": manifest["id"],
-                "cases": [{"options": case, "batches": list(oracle.main([str(path), *case.split()]))}
+                "cases": [{"options": case, "batches": list(oracle.main(
+                    [str(path), *case.replace("@golden", f"@{conftest.TESTS}/golden").split()]))}
                           for case in CASES[name]],
             }
             (conftest.TESTS / "golden" / (name + ".json")).write_text(json.dumps(golden, indent=1) + "\n")

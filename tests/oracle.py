@@ -312,9 +312,10 @@ def seeds_of(root, content, g, name, index):
     """The sets (node type, ids) of a split, of all nodes (by default also where there is no train split) or of a
     file."""
     types = {t: i for i, (t, _) in enumerate(g.node_types)}
-    if name.startswith("@"):
-        with open(name[1:], encoding="utf-8") as f:
-            lines = [line.split() for line in f]
+    kind, at, path = name.partition("@")
+    if at:
+        with open(path, encoding="utf-8") as f:
+            lines = [line.split()[:-2 if kind == "window" else None] for line in f]
         return [(types[line[0]] if line[1:] else 0, np.array([int(line[-1])])) for line in lines]
     if name.startswith("all:"):
         return [(types[t], np.arange(g.node_types[types[t]][1])) for t in name[4:].split(",")]

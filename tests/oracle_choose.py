@@ -14,6 +14,9 @@ from oracle import (
 )
 
 
+NO_TIME = -2**63  # a first time that bounds nothing
+
+
 def log(x):
     """"Arithmetic" of "By weight": FreeBSD's e_log.c, each operation rounded once."""
     b = np.asarray(x, np.float64).view(np.int64)
@@ -50,13 +53,13 @@ class Choice:
     chain: bool = False
     as_of: Optional[int] = None
 
-    def past(self, hop, e, x, t):
-        """Which of the times x may be followed as of t, over edges of a type."""
+    def past(self, hop, e, x, t, first):
+        """Which of the times x may be followed as of t, over edges of a type, from a first time on."""
         rule, window = ((list[e] or [default])[min(hop, max(len(list[e]) - 1, 0))] for list, default in (
             (self.rules, "not-after"), (self.windows, 0)))
         if rule == "any":
             return np.ones(len(x), bool)
-        ok = x <= t if rule == "not-after" else x < t
+        ok = (x >= first) & (x <= t if rule == "not-after" else x < t)
         return ok & (x >= t - window) if window and t - window >= -2**63 else ok
 
     def steps(self, src, pos, sources, t):
@@ -65,8 +68,9 @@ class Choice:
             return self.time[pos]
         return self.born[src][sources] if self.born and self.born[src] is not None else np.full(len(pos), t)
 
-    def picks(self, K, T, hop, k, index, t, e, src, first, sources):
-        """Of the in-edges of a destination, the ones that it takes: their numbers."""
+    def picks(self, K, T, hop, k, index, t, begin, e, src, first, sources):
+        """Of the in-edges of a destination, the ones that it takes: their numbers. begin is the first time of its
+        item."""
         n = len(sources)
         i, pos = np.arange(n), first + np.arange(n)
         may = np.ones(n, bool)
@@ -76,9 +80,9 @@ class Choice:
             w = self.weight[pos].astype(np.float64)
             may &= w > 0
         if self.timed:
-            may &= self.time is None or self.past(hop, e, self.time[pos], t)
+            may &= self.time is None or self.past(hop, e, self.time[pos], t, begin)
             if self.born and self.born[src] is not None:
-                may &= self.past(hop, e, self.born[src][sources], t)
+                may &= self.past(hop, e, self.born[src][sources], t, begin)
         i, replace = i[may], self.replace and k >= 0
         if self.share:
             most = -(-round(self.share * 2**32) * len(i) // 2**32)
@@ -112,8 +116,8 @@ class Choice:
 
 
 def sample(g, items, fanouts, c, K):
-    """The arrays of a batch without its columns. items: (edge type or None, ends [(node type, id)], time or None),
-    numbered as "Items" says."""
+    """The arrays of a batch without its columns. items: (edge type or None, ends [(node type, id)], time or None,
+    first time), numbered as "Items" says."""
     hops = max(map(len, fanouts))
     lists, where, out = [[] for _ in g.node_types], {}, {}
 
@@ -131,7 +135,7 @@ def sample(g, items, fanouts, c, K):
     seeds = [[] for _ in g.node_types]
     for kind in (None, *range(len(g.edge_types))):
         for end in (0, 1):
-            for item, (e, ends, time) in enumerate(items):
+            for item, (e, ends, time, _) in enumerate(items):
                 if e == kind and end < len(ends):
                     t, v = ends[end]
                     seeds[t].append(add(t, (item if c.disjoint else 0, int(v), time_of(t, v, time))))
@@ -148,7 +152,8 @@ def sample(g, items, fanouts, c, K):
                 first, n = (int(x[v + g.offset[dst]]) for x in g.runs[e])
                 sources = g.indices[first:first + n].astype(np.int64) - g.offset[src]
                 index = tree * g.node_types[dst][1] + v
-                chosen = c.picks(K, g.edge_keys[e], h, k, index, t, e, src, first, sources)
+                begin = items[tree][3] if c.disjoint else NO_TIME
+                chosen = c.picks(K, g.edge_keys[e], h, k, index, t, begin, e, src, first, sources)
                 steps = c.steps(src, first + np.arange(n), sources, t) if c.chain else np.full(n, t)
                 kept[e][0].append(len(chosen))
                 kept[e][1].extend(add(src, (tree, int(sources[i]), int(steps[i]))) for i in chosen)
@@ -183,20 +188,24 @@ def columns(root, content, g, a):
 
 
 def items_of(g, content, a):
-    """What an epoch goes over: kinds (node type, or number of node types + edge type), ends [n, 1 or 2], times or
-    None."""
+    """What an epoch goes over: kinds (node type, or number of node types + edge type), ends [n, 1 or 2], times or None,
+    first times or None."""
     if a.seeds == "all-edges":  # of a graph with one edge type
         times = [column(a.dataset, x) for x in content["columns"] if (x["owner"], x["name"]) == ("edges", a.link_time)]
         ends = np.stack((g.indices.astype(np.int64), np.repeat(np.arange(len(g.runs[0][1])), g.runs[0][1])), axis=1)
-        return np.full(len(ends), len(g.node_types)), ends, np.asarray(times[0]) if times else None
+        return np.full(len(ends), len(g.node_types)), ends, np.asarray(times[0]) if times else None, None
+    times, first = None, None
+    if a.seeds.startswith("window@"):
+        with open(a.seeds[7:], encoding="utf-8") as f:
+            times, first = np.array([list(map(int, line.split()[-2:])) for line in f]).T
     sets = seeds_of(a.dataset, content, g, a.seeds, a.split)
     return np.concatenate([np.full(len(ids), t) for t, ids in sets]), np.concatenate(
-        [ids for _, ids in sets])[:, None], None
+        [ids for _, ids in sets])[:, None], times, first
 
 
 def epoch(g, content, a):
     """As oracle.epoch, for options of the command."""
-    kind, ends, times = items_of(g, content, a)
+    kind, ends, times, first = items_of(g, content, a)
     c, fanouts, n, types = columns(a.dataset, content, g,
                                    a), parse_fanouts(a.fanouts, g.edge_types), len(kind), len(g.node_types)
     kinds = np.unique(kind)
@@ -210,9 +219,9 @@ def epoch(g, content, a):
         items = []
         for i in at:
             e = int(kind[i]) - types
-            items.append((None, [(int(kind[i]), ends[i, 0])], None) if e < 0 else
-                         (e, [(g.source[e], ends[i, 0]), (g.target[e], ends[i, 1])],
-                          None if times is None else int(times[i])))
+            when = None if times is None else int(times[i]), NO_TIME if first is None else int(first[i])
+            items.append((None, [(int(kind[i]), ends[i, 0])], *when) if e < 0 else
+                         (e, [(g.source[e], ends[i, 0]), (g.target[e], ends[i, 1])], *when))
         arrays = sample(g, items, fanouts, c, batch_key(a.seed, a.epoch, b, a.instance))
         if kinds[0] >= types:
             link = f"link/{':'.join(g.edge_types[0])}/"

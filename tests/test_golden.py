@@ -1,5 +1,6 @@
 """khop sample makes the batches that the independent program made (golden/*.json, by make_golden.py)."""
 import json
+import os
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ def test_batches_equal_the_golden_ones(name, dataset, sample):
     differ = []
     for case in golden["cases"]:
         want = [(int(line.split()[0]), line.split()[-1]) for line in case["batches"]]
-        if sample(path, *case["options"].split()) != want:
+        if sample(path, *case["options"].replace("@golden", f"@{TESTS}/golden").split()) != want:
             differ.append(case["options"])
     assert not differ, f"of {len(golden['cases'])} cases of {name} these differ: {differ}"
 
@@ -79,6 +80,37 @@ def test_picks_by_weight_and_time_equal_the_oracle_under_random_options(name, nu
     options = [str(o) for o in [*options, *(["--replace"] if replace else [])]]
     want = [(int(line.split()[0]), line.split()[-1]) for line in oracle.main([str(dataset(name)), *options])]
     assert sample(dataset(name), *options) == want, " ".join(options)
+
+
+@pytest.mark.parametrize("name", ["events", "shop"])
+@pytest.mark.parametrize("number", range(int(os.environ.get("KHOP_WINDOWS", 6))))
+def test_windows_of_seeds_equal_the_oracle_under_random_options(name, number, dataset, sample, tmp_path):
+    """KHOP_WINDOWS draws more of them."""
+    rng = np.random.default_rng(number)
+    replace, weight, kind = rng.integers(4) == 0, rng.integers(3) == 0, rng.integers(3)
+    seeds = tmp_path / "seeds.txt"
+    with seeds.open("w") as file:
+        for _ in range(rng.integers(1, 30)):
+            t = rng.integers(300)
+            first = rng.choice([-2**63, 2**63 - 1, t + 1, t - 1, *(t - rng.integers(0, 200, 6))])
+            file.write(f"{'' if name == 'events' else rng.choice(['user ', 'item '])}{rng.integers(300)} {t} {first}\n")
+    options = ["--fanouts=" + ",".join(map(str, rng.choice([-1, 1, 2, 5, 8, 40], rng.integers(1, 4)))),
+               "--batch-size", rng.integers(1, 30), "--seed", rng.integers(2**63), "--batches", 1,
+               "--seeds", f"window@{seeds}", "--sampler", "temporal", "--disjoint",
+               "--frontier", rng.choice(["all", "new"]), *(["--shuffle"] if rng.integers(2) else []),
+               "--time", rng.choice(["time", "time", "none"] if name == "shop" else ["time"]),
+               *(["--node-time", "time"] if name == "shop" else []), *(["--chain"] if rng.integers(2) else []),
+               "--time-rules", by_type(name, rng, lambda: ",".join(
+                   rng.choice(["not-after", "not-after", "before", "any"], rng.integers(1, 4)))),
+               "--window", by_type(name, rng, lambda: ",".join(map(str, rng.choice([0, 30, 100], rng.integers(1, 3))))),
+               *(["--weight", "weight"] if weight else []), *(["--mask", "mask"] if rng.integers(3) == 0 else []),
+               *(["--share", rng.choice([0.1, 0.5, 1])] if rng.integers(3) == 0 else []),
+               *(["--replace"] if replace else []),
+               *(["--recent"] if kind == 0 and not weight and not replace else []),
+               *(["--half-life", rng.choice([3.5, 60])] if kind == 1 and not replace else [])]
+    options = [str(o) for o in options]
+    want = [(int(line.split()[0]), line.split()[-1]) for line in oracle.main([str(dataset(name)), *options])]
+    assert sample(dataset(name), *options) == want, f"{' '.join(options)}\n{seeds.read_text()}"
 
 
 @pytest.mark.parametrize("name, lines", [("sbm", ["7", "3", "7 ", "2999", "0", "3", "11"]),

@@ -50,6 +50,12 @@ func TestSeedsOfArraysAreThoseOfLists(t *testing.T) {
 		{`{"nodes": [{"type": "paper", "ids": ` + ids + `, "times": ` + times + `}, {"type": "author", "ids": ` + mask +
 			`, "times": ` + whole + `}]}`, graph.Seeds{Sets: []graph.SeedSet{{IDs: i64(3, 0, 3, 0, 3),
 			Types: []int32{0, 0, 0, 1, 1}, Times: []int64{7, -1, 9, 5, 8}}}}},
+		{`{"nodes": [{"type": "author", "ids": ` + mask + `, "times": ` + whole + `, "from": ` + whole + `}]}`,
+			graph.Seeds{Sets: []graph.SeedSet{{IDs: i64(0, 3), Types: []int32{1, 1}, Times: []int64{5, 8},
+				From: []int64{5, 8}}}}},
+		{`{"edges": [{"edges": ` + pairs + `, "times": ` + labels + `, "from": ` + labels + `}]}`, graph.Seeds{
+			Edges: []graph.EdgeSet{{Sources: i64(1, 3), Targets: i64(2, 9), Labels: []int64{1, 1},
+				Times: []int64{1, 0}, From: []int64{1, 0}}}}},
 		{`{"edges": [{"type": "writes", "edges": ` + pairs + `, "labels": ` + labels + `}]}`, graph.Seeds{
 			Edges: []graph.EdgeSet{{Types: []int32{1, 1}, Sources: i64(1, 3), Targets: i64(2, 9),
 				Labels: []int64{1, 0}}}}},
@@ -84,6 +90,8 @@ func TestArraysThatAreNoSeedsAreRefusedWithTheirPlace(t *testing.T) {
 		{node("", `{}`, ""), "", "ids", "", "a path or an fd"},
 		{node("none", good, ""), "none", "", "", `no node type "none"`},
 		{node("", good, `, "times": `+arrayFile(t, []int64{1})), "", "times", "", "for each of 2 seeds"},
+		{node("", good, `, "times": `+good+`, "from": `+arrayFile(t, []int64{1})), "", "from", "",
+			"for each of 2 seeds"},
 		{node("", arrayFile(t, []int64{}), ""), "", "", "", "there are none"},
 		{`{"nodes": [{"ids": ` + good + `}, {"ids": ` + good + `, "times": ` + good + `}]}`, "", "times", "",
 			"or none has"},

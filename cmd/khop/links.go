@@ -56,14 +56,15 @@ type edgeLines struct {
 	find             func(string) (int, error)
 	types            []int32
 	sources, targets []int64
-	values           [2][]int64 // labels, times
+	values           [3][]int64 // labels, times, first times
 	fields           int        // numbers of the first line
 }
 
-// read reads an edge a line: source, target, and a label, or a label and a time. On graphs with several edge types the
-// type comes first, as in --fanouts. Empty lines and what follows a # are ignored. All lines have as many numbers.
+// read reads an edge a line: source, target, and perhaps a label, then a time, then a first time. On graphs with
+// several edge types the type comes first, as in --fanouts. Empty lines and what follows a # are ignored. All lines
+// have as many numbers.
 func (l *edgeLines) read(r io.Reader, memory *pinned.Ledger) error {
-	err := eachLine(r, memory, 4*8+4, func(text string) error {
+	err := eachLine(r, memory, 5*8+4, func(text string) error {
 		fields, edgeType := strings.Fields(text), 0
 		if _, err := strconv.ParseInt(fields[0], 10, 64); err != nil {
 			if edgeType, err = l.find(fields[0]); err != nil {
@@ -83,11 +84,11 @@ func (l *edgeLines) add(edgeType int, fields []string) error {
 	if len(l.sources) == 0 {
 		l.fields = len(fields)
 	}
-	if len(fields) != l.fields || len(fields) < 2 || len(fields) > 4 {
-		return fmt.Errorf("%w: %d numbers; a line has source, target, and then a label, or a label and a time: as "+
-			"many as the first line, which has %d", errSeedFile, len(fields), l.fields)
+	if len(fields) != l.fields || len(fields) < 2 || len(fields) > 5 {
+		return fmt.Errorf("%w: %d numbers; a line has source, target, and perhaps a label, then a time, then a first "+
+			"time: as many as the first line, which has %d", errSeedFile, len(fields), l.fields)
 	}
-	var n [4]int64
+	var n [5]int64
 	for i, text := range fields {
 		var err error
 		if n[i], err = strconv.ParseInt(text, 10, 64); err != nil {
@@ -111,7 +112,7 @@ func (l *edgeLines) add(edgeType int, fields []string) error {
 // seeds returns the edges as seeds.
 func (l *edgeLines) seeds() graph.Seeds {
 	set := graph.EdgeSet{Sources: unified.FromSlice(l.sources), Targets: unified.FromSlice(l.targets),
-		Labels: l.values[0], Times: l.values[1]}
+		Labels: l.values[0], Times: l.values[1], From: l.values[2]}
 	if len(l.schema.Edges) > 1 {
 		set.Types = l.types
 	}

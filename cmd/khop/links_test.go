@@ -36,7 +36,7 @@ func TestWhatIsWrongWithEdgesIsNamed(t *testing.T) {
 	for _, c := range []struct{ file, args, want string }{
 		{"1 2\n3\n", "", "line 2: not a list of seeds: 1 numbers"},
 		{"1 2\n3 4 1\n", "", "line 2: not a list of seeds: 3 numbers"},
-		{"1 2 3 4 5\n", "", "line 1: not a list of seeds: 5 numbers"},
+		{"1 2 3 4 5 6\n", "", "line 1: not a list of seeds: 6 numbers"},
 		{"1 2 0.5\n", "", `line 1: not a list of seeds: "0.5" is not a whole number`},
 		{"1 2000\n", "", "line 1: seed out of range: node 2000 is not in 0 .. 1,999"},
 		{"-1 2\n", "", "line 1: seed out of range: node -1"},

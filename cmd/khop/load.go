@@ -30,9 +30,10 @@ func (loadFlags) Help() string {
 		{"all, all:TYPE", "all nodes, or those of a type"},
 		{"@FILE", "a node per line: ID, or TYPE ID in a typed graph"},
 		{"timed@FILE", "a node and its time per line"},
-		{"each:@FILE", "@FILE, read again for each epoch; also each:timed@FILE"},
+		{"window@FILE", "a node, its time and its first time per line"},
+		{"each:@FILE", "@FILE, read again for each epoch; also each:timed@FILE, each:window@FILE"},
 		{"all-edges, all-edges:TYPE", "all edges, or those of a type"},
-		{"edges@FILE", "an edge per line: [TYPE] SOURCE TARGET [LABEL [TIME]]"},
+		{"edges@FILE", "an edge per line: [TYPE] SOURCE TARGET [LABEL [TIME [FIRST TIME]]]"},
 		{"on-request", "khop serve: seeds come with requests"},
 	}) + "\nOptions with a value per hop also take values by type, such as --window 'cites=60,10;*=0'."
 }

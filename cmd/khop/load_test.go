@@ -131,7 +131,7 @@ func TestSeedFiles(t *testing.T) {
 		"99999999999999999999":                    "error: line 1",
 		"1\n" + strings.Repeat("9", 1<<17) + "\n2": "error: line 2",
 	} {
-		seeds, err := readSeeds(strings.NewReader(text), new(pinned.Ledger), schema, false)
+		seeds, err := readSeeds(strings.NewReader(text), new(pinned.Ledger), schema, 0)
 		var got []string
 		for i := range seeds.Len() {
 			nodeType, id := seeds.At(i)

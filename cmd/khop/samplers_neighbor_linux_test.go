@@ -32,6 +32,22 @@ func TestSeedsOfAFileHaveTimes(t *testing.T) {
 	expect.That(t, slices.Equal(got, want), "khop sample makes %q, Go options %q", got, want)
 	each := strings.Split(strings.TrimSpace(must(t, append(args, "each:timed@"+file)...)), "\n")
 	expect.That(t, slices.Equal(each, want), "with each: khop sample makes %q, want %q", each, want)
+
+	seeds.Sets[0].From = []int64{30, -9, 91, -1 << 63}
+	opt.Sampler, opt.Seeds = sampling.Neighbor{Fanouts: []int{4, 3}, Time: sampling.Temporal{Edge: "time"},
+		Disjoint: true}, loader.GivenSeeds(seeds)
+	expect.OK(t, os.WriteFile(file, []byte("5 40 30\n7 -3 -9\n5 90 91\n300 60 -9223372036854775808\n"), 0o600))
+	windows := append(slices.Clone(args[:len(args)-1]), "--disjoint", "--seeds")
+	got = strings.Split(strings.TrimSpace(must(t, append(windows, "window@"+file)...)), "\n")
+	expect.That(t, slices.Equal(got, digestsOf(t, data, opt)), "with windows khop sample makes %q", got)
+	for kind, fail := range map[string]string{"window": "set --disjoint", "each:window": "set --disjoint"} {
+		_, stderr, code := khop(t, append(args, kind+"@"+file)...)
+		expect.That(t, code != 0 && strings.Contains(stderr, fail), "%s: status %d, %s", kind, code, stderr)
+	}
+	expect.OK(t, os.WriteFile(file, []byte("5 40\n"), 0o600))
+	_, stderr, code := khop(t, append(windows, "window@"+file)...)
+	expect.That(t, code != 0 && strings.Contains(stderr, "a line ends with the"), "status %d, %s", code, stderr)
+
 	for text, fail := range map[string]string{"5\n": "a line ends with the time", "5 x": "a line ends with the time",
 		"x 3": "not a node id", "999 3": "node 999 is not in"} {
 		expect.OK(t, os.WriteFile(file, []byte(text), 0o600))

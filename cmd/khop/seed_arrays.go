@@ -52,6 +52,7 @@ type nodeArrays struct {
 	Type  string    `json:"type"`
 	IDs   *npyArray `json:"ids"`   // [n], or bools: a mask with an entry for each node of the type
 	Times *npyArray `json:"times"` // [n]; where IDs are a mask one for each entry, or for each node that it takes
+	From  *npyArray `json:"from"`  // first times, likewise
 }
 
 // edgeArrays are seeds of one edge type, of the first where none is named.
@@ -60,6 +61,7 @@ type edgeArrays struct {
 	Edges  *npyArray `json:"edges"`  // [2, n]: sources and targets
 	Labels *npyArray `json:"labels"` // [n]; 1 where there are times alone
 	Times  *npyArray `json:"times"`  // [n]
+	From   *npyArray `json:"from"`   // [n]; first times
 }
 
 // npyArray says where an .npy array of whole numbers is: in a file, or in a file that this process has open.
@@ -68,7 +70,8 @@ type npyArray struct {
 	FD   *int   `json:"fd"`
 }
 
-// seedArrayErrorf returns the error of an array of seeds, or of a row where part is empty: ids, times, edges or labels.
+// seedArrayErrorf returns the error of an array of seeds, or of a row where part is empty: ids, times, from, edges or
+// labels.
 // key is the type of the row; empty where none is named.
 func seedArrayErrorf(key, part, format string, args ...any) error {
 	return seedArrayErrorAt(key, part, -1, fmt.Errorf(format, args...))
@@ -108,15 +111,16 @@ func (a *seedArrays) seeds(schema *graph.Schema) (graph.Seeds, error) {
 				return graph.Seeds{}, seedArrayErrorf(row.Type, "", "%w", noNodeType(row.Type, schema))
 			}
 		}
-		nodes, times, err := row.read(schema, t)
+		nodes, times, from, err := row.read(schema, t)
 		if err != nil {
 			return graph.Seeds{}, err
 		}
-		if i > 0 && len(nodes) > 0 && len(ids) > 0 && (times == nil) != (set.Times == nil) {
-			return graph.Seeds{}, seedArrayErrorf(row.Type, "times", "all rows have times, or none has")
+		if i > 0 && len(nodes) > 0 && len(ids) > 0 &&
+			((times == nil) != (set.Times == nil) || (from == nil) != (set.From == nil)) {
+			return graph.Seeds{}, seedArrayErrorf(row.Type, "times", "all rows have times and first times, or none has")
 		}
 		set.Types = appendTypes(set.Types, t, len(nodes), len(ids))
-		ids, set.Times = join(ids, nodes), join(set.Times, times)
+		ids, set.Times, set.From = join(ids, nodes), join(set.Times, times), join(set.From, from)
 	}
 	if len(ids) == 0 {
 		return graph.Seeds{}, seedArrayErrorf("", "", "there are none")
@@ -144,31 +148,39 @@ func join(list, more []int64) []int64 {
 	return append(list, more...)
 }
 
-// read returns the ids of a row, and their times, if it has any.
-func (r *nodeArrays) read(schema *graph.Schema, t int) (ids, times []int64, err error) {
+// read returns the ids of a row, and their times and first times, if it has any.
+func (r *nodeArrays) read(schema *graph.Schema, t int) (ids, times, from []int64, err error) {
 	given, err := r.IDs.read(r.Type, "ids", 1)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	nt := &schema.Nodes[t]
 	if ids = given.Values; given.Bools {
 		if ids, err = r.taken(given.Values, schema, nt); err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 	}
 	for i, id := range ids {
 		if err := checkNode(id, nt); err != nil {
-			return nil, nil, seedArrayErrorAt(r.Type, "ids", int64(i), err)
+			return nil, nil, nil, seedArrayErrorAt(r.Type, "ids", int64(i), err)
 		}
 	}
-	if r.Times == nil {
-		return ids, nil, nil
+	if times, err = r.when("times", r.Times, ids, given); err == nil {
+		from, err = r.when("from", r.From, ids, given)
 	}
-	when, err := r.Times.read(r.Type, "times", 1)
+	return ids, times, from, err
+}
+
+// when returns the times of a row's seeds, or nil. Those of a mask may be one for each of its entries.
+func (r *nodeArrays) when(part string, a *npyArray, ids []int64, given *convert.Integers) ([]int64, error) {
+	if a == nil {
+		return nil, nil
+	}
+	when, err := a.read(r.Type, part, 1)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	times = when.Values
+	times := when.Values
 	if given.Bools && len(times) == len(given.Values) && len(times) != len(ids) {
 		for i, id := range ids {
 			times[i] = times[id]
@@ -176,9 +188,9 @@ func (r *nodeArrays) read(schema *graph.Schema, t int) (ids, times []int64, err 
 		times = times[:len(ids)]
 	}
 	if when.Bools || len(times) != len(ids) {
-		return nil, nil, seedArrayErrorf(r.Type, "times", "must be a whole number for each of %d seeds", len(ids))
+		return nil, seedArrayErrorf(r.Type, part, "must be a whole number for each of %d seeds", len(ids))
 	}
-	return ids, times, nil
+	return times, nil
 }
 
 // taken returns the nodes that a mask takes.
@@ -218,17 +230,19 @@ func (a *seedArrays) edges(schema *graph.Schema) (graph.Seeds, error) {
 		if err != nil {
 			return graph.Seeds{}, err
 		}
-		labels, times, err := row.values(len(from))
+		values, err := row.values(len(from))
 		if err != nil {
 			return graph.Seeds{}, err
 		}
-		if i > 0 && len(from) > 0 && len(sources) > 0 &&
-			((labels == nil) != (set.Labels == nil) || (times == nil) != (set.Times == nil)) {
-			return graph.Seeds{}, seedArrayErrorf(row.Type, "", "all edge types have labels and times, or none has")
+		for k, to := range []*[]int64{&set.Labels, &set.Times, &set.From} {
+			if i > 0 && len(from) > 0 && len(sources) > 0 && (values[k] == nil) != (*to == nil) {
+				return graph.Seeds{}, seedArrayErrorf(row.Type, "",
+					"all edge types have labels, times and first times, or none has")
+			}
+			*to = join(*to, values[k])
 		}
 		set.Types = appendTypes(set.Types, t, len(from), len(sources))
 		sources, targets = join(sources, from), join(targets, to)
-		set.Labels, set.Times = join(set.Labels, labels), join(set.Times, times)
 	}
 	if len(sources) == 0 {
 		return graph.Seeds{}, seedArrayErrorf("", "", "there are none")
@@ -262,29 +276,26 @@ func (r *edgeArrays) ends(schema *graph.Schema, t int) (sources, targets []int64
 	return sources, targets, nil
 }
 
-// values returns the labels and times of n edges, nil for none.
-func (r *edgeArrays) values(n int) (labels, times []int64, err error) {
-	for _, v := range []struct {
-		part string
-		from *npyArray
-		to   *[]int64
-	}{{"labels", r.Labels, &labels}, {"times", r.Times, &times}} {
-		if v.from == nil {
+// values returns the labels, times and first times of n edges, nil for none.
+func (r *edgeArrays) values(n int) (all [3][]int64, err error) {
+	for i, from := range []*npyArray{r.Labels, r.Times, r.From} {
+		if from == nil {
 			continue
 		}
-		a, err := v.from.read(r.Type, v.part, 1)
+		part := []string{"labels", "times", "from"}[i]
+		a, err := from.read(r.Type, part, 1)
 		if err != nil {
-			return nil, nil, err
+			return all, err
 		}
 		if len(a.Values) != n {
-			return nil, nil, seedArrayErrorf(r.Type, v.part, "must be a whole number for each of %d edges", n)
+			return all, seedArrayErrorf(r.Type, part, "must be a whole number for each of %d edges", n)
 		}
-		*v.to = a.Values
+		all[i] = a.Values
 	}
-	if times != nil && labels == nil {
-		labels = slices.Repeat([]int64{1}, n)
+	if all[1] != nil && all[0] == nil {
+		all[0] = slices.Repeat([]int64{1}, n)
 	}
-	return labels, times, nil
+	return all, nil
 }
 
 // read reads the array, which has rank dimensions.

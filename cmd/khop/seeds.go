@@ -19,6 +19,9 @@ import (
 	"github.com/khop-gnn/khop/pinned"
 )
 
+// listedSeeds are what stands before @FILE, each at the place of how many times a line ends with.
+var listedSeeds = []string{"", "timed", "window"}
+
 // onRequest as --seeds is seeds that come with each request.
 const onRequest = "on-request"
 
@@ -27,8 +30,9 @@ const onRequest = "on-request"
 func (env *environment) seedSource(name string, split int, src loader.Source) (loader.SeedSource, error) {
 	g := src.Graph()
 	list, each := strings.CutPrefix(name, "each:")
-	if kind, file, ok := strings.Cut(list, "@"); ok && (kind == "" || kind == "timed") {
-		read := func() (graph.Seeds, error) { return env.readSeedFile(file, g.Schema(), kind == "timed") }
+	if kind, file, ok := strings.Cut(list, "@"); ok && slices.Contains(listedSeeds, kind) {
+		times := slices.Index(listedSeeds, kind)
+		read := func() (graph.Seeds, error) { return env.readSeedFile(file, g.Schema(), times) }
 		seeds, err := read()
 		if each {
 			return loader.EachEpoch(seeds, func(uint32) (graph.Seeds, error) { return read() }), err
@@ -61,8 +65,8 @@ func (env *environment) seedSource(name string, split int, src loader.Source) (l
 	}
 	name = strings.TrimPrefix(name, "task:")
 	if _, err := src.Split(name, split); err != nil {
-		return loader.SeedSource{}, wrongOption("seeds", " %s %s %d: %w; or take all, all:TYPE, @FILE or timed@FILE",
-			name, option.Name{Option: "split"}, split, err)
+		return loader.SeedSource{}, wrongOption("seeds", " %s %s %d: %w; or take all, all:TYPE, @FILE, timed@FILE or "+
+			"window@FILE", name, option.Name{Option: "split"}, split, err)
 	}
 	return loader.SplitIndex(name, split), nil
 }
@@ -80,13 +84,13 @@ func noNodeType(name string, s *graph.Schema) error {
 	return fmt.Errorf("no node type %q; there are: %s", name, strings.Join(names, ", "))
 }
 
-func (env *environment) readSeedFile(path string, schema *graph.Schema, timed bool) (graph.Seeds, error) {
+func (env *environment) readSeedFile(path string, schema *graph.Schema, times int) (graph.Seeds, error) {
 	f, err := convert.OpenText(path)
 	if err != nil {
 		return graph.Seeds{}, option.Wrong("seeds", " @%s: %w", path, err)
 	}
 	defer f.Close()
-	seeds, err := readSeeds(f, &env.memory.Ledger, schema, timed)
+	seeds, err := readSeeds(f, &env.memory.Ledger, schema, times)
 	return seeds, inFile(path, err)
 }
 
@@ -144,30 +148,29 @@ func checkNode(id int64, nt *graph.NodeType) error {
 var errSeedFile = errors.New("not a list of seeds")
 
 // readSeeds reads one node a line: its id, or on graphs with several node types "TYPE ID". Empty lines and what follows
-// a # are ignored. With timed the time of the seed comes last. Seeds are in the order of the lines, repeats allowed.
-// Its cost does not depend on that order.
-func readSeeds(r io.Reader, memory *pinned.Ledger, schema *graph.Schema, timed bool) (graph.Seeds, error) {
-	var ids, times []int64
-	var types []int32 // from the first node of another type than 0 on
+// a # are ignored. The seed's time comes last, or that and its first time. Seeds are in the order of the lines, repeats
+// allowed. Its cost does not depend on that order.
+func readSeeds(r io.Reader, memory *pinned.Ledger, schema *graph.Schema, times int) (graph.Seeds, error) {
+	var ids []int64
+	var when [2][]int64 // times, first times
+	var types []int32   // from the first node of another type than 0 on
 	names := make(map[string]int32, len(schema.Nodes))
 	for t := range schema.Nodes {
 		names[schema.Nodes[t].Name] = int32(t)
 	}
-	bytes := int64(8)
-	if timed {
-		bytes += 8
-	}
+	bytes := 8 * (1 + int64(times))
 	if len(names) > 1 {
 		bytes += 4
 	}
 	err := eachLine(r, memory, bytes, func(text string) error {
-		if timed {
+		for i := times - 1; i >= 0; i-- {
 			cut := strings.LastIndexAny(text, " \t")
 			time, err := strconv.ParseInt(text[cut+1:], 10, 64)
 			if cut < 0 || err != nil {
-				return fmt.Errorf("%w: %q: a line ends with the time of its node, a whole number", errSeedFile, text)
+				return fmt.Errorf("%w: %q: a line ends with the %s of its node, a whole number", errSeedFile, text,
+					[...]string{"time", "first time"}[i])
 			}
-			times, text = append(times, time), strings.TrimSpace(text[:cut])
+			when[i], text = append(when[i], time), strings.TrimSpace(text[:cut])
 		}
 		t, id, err := readSeed(text, schema, names)
 		if err != nil {
@@ -188,7 +191,7 @@ func readSeeds(r io.Reader, memory *pinned.Ledger, schema *graph.Schema, timed b
 		return graph.Seeds{}, fmt.Errorf("%w: no node in it", errSeedFile)
 	}
 	seeds := graph.NodeIDs(ids)
-	seeds.Sets[0].Types, seeds.Sets[0].Times = types, times
+	seeds.Sets[0].Types, seeds.Sets[0].Times, seeds.Sets[0].From = types, when[0], when[1]
 	return seeds, nil
 }
 

@@ -340,10 +340,12 @@ int32_t khop_sampler_ready(khop_handle sampler, int32_t milliseconds, khop_error
  * is written to room, if its bytes suffice; *size is how many the object has. */
 int32_t khop_sampler_about(khop_handle sampler, void *room, uint64_t bytes, uint64_t *size, khop_error *error);
 
-/* Nodes of one type, by its place in node_types: ids, and times, which may be NULL. */
+/* Nodes of one type, by its place in node_types: ids, times, which may be NULL, and beside times first times, which may
+ * be NULL. */
 typedef struct khop_nodes {
     int64_t *ids;
     int64_t *times;
+    int64_t *from;
     int64_t count;
     int64_t node_type;
 } khop_nodes;
@@ -357,7 +359,7 @@ typedef struct khop_rows {
 /* A request, and room for its answer. epoch and number key the random choices: the answer is batch `number` of that
  * epoch of a loader whose batch has these seeds. */
 typedef struct khop_request {
-    khop_nodes *nodes; /* [sets], numbered through the sets; all of them have times, or none */
+    khop_nodes *nodes; /* [sets], numbered through the sets; all of them have times, or none, and so first times */
     int64_t sets;
     uint64_t epoch;
     uint64_t number;

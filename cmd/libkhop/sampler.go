@@ -222,6 +222,9 @@ func seedsOf(r *C.khop_request) (s graph.Seeds, err error) {
 		if n.times != nil {
 			set.Times = numbers(n.times, n.count)
 		}
+		if n.from != nil {
+			set.From = numbers(n.from, n.count)
+		}
 		s.Sets = append(s.Sets, set)
 	}
 	return s, nil

@@ -133,7 +133,7 @@ func writeTable(w *formats.Writer, s *source.Split, schema *graph.Schema,
 	put func(*formats.ColumnWriter, error, []byte) error) error {
 	rows, narrow := int64(len(s.IDs)), schema.IDType() == unified.Int32
 	list := ids(s.IDs, narrow)
-	set := graph.SeedSet{Type: s.NodeType, IDs: list, Times: s.Times}
+	set := graph.SeedSet{Type: s.NodeType, IDs: list, Times: s.Times, From: s.From}
 	if s.Labels != nil {
 		var err error
 		set.Labels, err = unified.New(s.Label.DType, s.Labels, append([]int64{rows}, s.Label.Shape...)...)
@@ -143,7 +143,7 @@ func writeTable(w *formats.Writer, s *source.Split, schema *graph.Schema,
 	}
 	seeds := graph.Seeds{Sets: []graph.SeedSet{set}}
 	if to := s.Targets; to != nil {
-		seeds = graph.Seeds{Edges: []graph.EdgeSet{{Type: to.EdgeType, Sources: list, Times: s.Times,
+		seeds = graph.Seeds{Edges: []graph.EdgeSet{{Type: to.EdgeType, Sources: list, Times: s.Times, From: s.From,
 			Targets: ids(to.IDs, narrow), Offsets: to.Offsets}}}
 	}
 	return w.Table(s.Task+":"+s.Name, seeds, schema, func(cw *formats.ColumnWriter, err error, t unified.Tensor) error {

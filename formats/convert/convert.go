@@ -570,7 +570,8 @@ func (c *conversion) bytes(s *graph.Schema, edges int64) int64 {
 		}
 	}
 	for _, split := range c.graph.Splits {
-		n += int64(len(split.IDs))*s.IDType().Size() + 8*int64(len(split.Times)) + int64(len(split.Labels))
+		n += int64(len(split.IDs))*s.IDType().Size() + 8*int64(len(split.Times)+len(split.From)) +
+			int64(len(split.Labels))
 		if to := split.Targets; to != nil {
 			n += int64(len(to.IDs))*s.IDType().Size() + 8*int64(len(to.Offsets))
 		}

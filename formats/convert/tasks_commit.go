@@ -248,13 +248,14 @@ func addSplits(ds *formats.Dataset, g *source.Graph) error {
 				return err
 			}
 			part := is
-			part.NodeType, part.IDs, part.Times = set.Type, ids, set.Times
+			part.NodeType, part.IDs, part.Times, part.From = set.Type, ids, set.Times, set.From
 			if set.Labels.Valid() {
 				part.Label = graph.Column{Name: graph.Label.String(), DType: set.Labels.DType(),
 					Shape: set.Labels.Shape()[1:]}
 				part.Labels = set.Labels.Bytes()
 			}
-			if err := verifyAll(ds, unified.FromSlice(part.Times).Bytes(), part.Labels); err != nil {
+			if err := verifyAll(ds, unified.FromSlice(part.Times).Bytes(), unified.FromSlice(part.From).Bytes(),
+				part.Labels); err != nil {
 				return err
 			}
 			g.Splits = append(g.Splits, part)
@@ -268,11 +269,12 @@ func addSplits(ds *formats.Dataset, g *source.Graph) error {
 			if err != nil {
 				return err
 			}
-			if err := verifyAll(ds, unified.FromSlice(set.Times).Bytes(),
+			if err := verifyAll(ds, unified.FromSlice(set.Times).Bytes(), unified.FromSlice(set.From).Bytes(),
 				unified.FromSlice(set.Offsets).Bytes()); err != nil {
 				return err
 			}
 			is.NodeType, is.IDs, is.Times = ds.Graph().Schema().Edges[set.Type].Src, from, set.Times
+			is.From = set.From
 			is.Targets = &source.Targets{EdgeType: set.Type, IDs: to, Offsets: set.Offsets}
 			g.Splits = append(g.Splits, is)
 		}

@@ -21,9 +21,9 @@ const (
 	Indptr
 	Indices
 	EdgePos
-	// LinkLabels, LinkTimes and LinkGroup are of an edge type's seeds and negatives, LinkItems of
-	// its seeds: see Batch.Links. LinkCounts is how many they are: seeds, negatives, and negatives that were not
-	// found. They are always on the host. LinkItems is in no digest.
+	// LinkLabels, LinkTimes (of Column "from" first times) and LinkGroup are of an edge type's seeds and negatives,
+	// LinkItems of its seeds: see Batch.Links. LinkCounts is how many they are: seeds, negatives, and negatives that
+	// were not found. They are always on the host. LinkItems is in no digest.
 	LinkLabels
 	LinkTimes
 	LinkGroup

@@ -167,9 +167,10 @@ type Split struct {
 	NodeType int
 	IDs      []int64
 	// Task is the task of whose tables this is one; "": it is a split of nodes. A table may have times, of a unit as
-	// graph.Column has it, and labels: rows of Label, little-endian.
+	// graph.Column has it, beside them first times, and labels: rows of Label, little-endian.
 	Task   string
 	Times  []int64
+	From   []int64
 	Unit   string
 	Label  graph.Column
 	Labels []byte

@@ -29,7 +29,7 @@ def test_pairs_come_back_with_labels_and_times(index_dtype, dataset):
     rng = np.random.default_rng(3)
     pairs, label, time = rng.integers(0, 3000, (2, 250)), rng.integers(1, 4, 250), rng.integers(0, 99, 250)
     options = dict(fanouts=[3], batch_size=100, index_dtype=index_dtype, edge_label_index=pairs, edge_label=label,
-                   edge_label_time=time, times="ignore")
+                   edge_label_time=time, edge_label_start_time=time - 9, times="ignore")
     with khop.Loader(dataset("sbm"), negatives="uniform", negative_ratio=3, corrupt="source", **options) as loader:
         for b in loader:
             item = np.asarray(b.input_id)
@@ -39,6 +39,7 @@ def test_pairs_come_back_with_labels_and_times(index_dtype, dataset):
             assert np.array_equal(ends[:, :n], pairs[:, item]) and np.array_equal(b.edge_label[:n], label[item])
             assert np.array_equal(b.edge_label_time[:n],
                                   time[item]) and str(b.edge_label_index.dtype).endswith(index_dtype)
+            assert np.array_equal(b.edge_label_start_time, np.asarray(b.edge_label_time) - 9)
             group = np.asarray(b.edge_label_group)
             assert np.array_equal(group[n:], np.repeat(np.arange(n), 3)) and not np.asarray(b.edge_label)[n:].any()
             assert np.array_equal(ends[1, n:], pairs[1, item][group[n:]])
@@ -113,4 +114,4 @@ def test_every_flag_of_links_has_a_name_in_python(program):
 def test_labels_of_other_edge_types_are_refused(labels):
     """Labels under a key that no edges have are an error: they would do nothing."""
     with pytest.raises(ValueError, match="edge_label: .*keys of edge_label_index"):
-        Configuration({}).edges({"cites": [[1, 2], [3, 4]]}, labels)
+        Configuration({}).edges({"cites": [[1, 2], [3, 4]]}, edge_label=labels)

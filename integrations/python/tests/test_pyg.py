@@ -90,6 +90,30 @@ def test_seeds_have_times_of_their_own(data):
         assert (b.stamp <= b.seed_time[b.batch[b.edge_index[1]]]).all()
 
 
+def test_seeds_have_windows_of_their_own(data):
+    data.stamp = torch.arange(M) % 50
+    when = torch.arange(N) % 60
+    start = when - torch.arange(N) % 11
+    window = dict(time_attr="stamp", input_start_time=start, batch_size=24, seed=3)
+    plain, order = NeighborLoader(data, [5, 4], input_end_time=when, **window), Drawn([5, 0, 5, 59, 7])
+    drawn = NeighborLoader(data, [5, 4], input_time=when, sampler=order, **window)
+    edges = 0
+    for b in (*plain, *drawn, plain([5, 80, 3])):
+        check(b, data)
+        link = b.batch[b.edge_index[1]]
+        assert torch.equal(b.seed_time, when[b.input_id]) and (b.stamp <= b.seed_time[link]).all()
+        assert (b.stamp >= start[b.input_id][link]).all()
+        edges += len(link)
+    assert edges > 100
+    with pytest.raises(TypeError, match="are the same: give one"):
+        NeighborLoader(data, [5], input_time=when, input_end_time=when, time_attr="stamp")
+    with pytest.raises(ValueError, match="input_start_time: .* beside the time of each seed"):
+        NeighborLoader(data, [5], input_start_time=start[:3], input_time=when, time_attr="stamp")
+    with pytest.raises(TypeError, match="give the path of a dataset"):
+        LinkNeighborLoader(data, [5], edge_label_index=data.edge_index[:, :N], edge_label_time=when, time_attr="stamp",
+                           edge_label_start_time=start)
+
+
 def test_links_with_negatives(data):
     pairs, labels = data.edge_index[:, :100], torch.arange(100) % 3 + 1
     loader = LinkNeighborLoader(data, [4, 3], edge_label_index=pairs, edge_label=labels, neg_sampling_ratio=2.0,

@@ -70,6 +70,9 @@ def test_requests_are_of_types_as_of_times(serving, dataset, tmp_path):
         with pytest.raises(khop.ServerError, match='nodes of type "a" are 0 to 8'):
             asked.sample(("a", [9]), [1])
         assert asked.sample({"b": [1]}, {"b": [0]})["b"].n_id.tolist() == [1]
+        batch = asked.sample(("a", [0, 0]), [2, 9], start_times=[1, -2**63])
+        trees = np.asarray(batch.array("sample/tree/b"))
+        assert [sorted(batch["b"].n_id[trees == tree].tolist()) for tree in (0, 1)] == [[1, 2], [0, 1, 2, 3]]
 
 
 def test_answers_in_use_are_no_more_than_the_server_gives(serving):

@@ -73,6 +73,26 @@ def test_each_seed_has_its_own_time(asked, dataset, tmp_path):
             sampler.sample(ids)
 
 
+def test_each_seed_has_its_own_window(asked, dataset, tmp_path):
+    rng = np.random.default_rng(4)
+    src, dst, path = rng.integers(0, 50, 900), rng.integers(0, 50, 900), str(tmp_path / "timed.khop")
+    khop.write(path, {"edge_index": np.stack([src, dst]), "num_nodes": 50, "time": rng.integers(0, 100, 900)})
+    options = dict(sampler="temporal", fanouts=[4, 3], seed=2, disjoint=True)
+    ids, times = rng.integers(0, 50, 20), rng.integers(30, 100, 20)
+    same = dict(input_time=times, input_start_time=times - 20)
+    with khop.Sampler(path, framework="numpy", batch_size=64, **options) as sampler:
+        assert sampler.sample(ids, times, start_times=times - 20).digest() == loaded(path, ids, **same, **options)
+        assert sampler.sample(ids, times).digest() != loaded(path, ids, **same, **options)
+        with pytest.raises(TypeError, match="give these as well"):
+            sampler.sample(ids, start_times=times)
+        with pytest.raises(ValueError, match="start_times: 3 for 20 ids"):
+            sampler.sample(ids, times, start_times=times[:3])
+    assert loaded(path, ids, **same, **options) == loaded(path, ids, input_time=times, window=20, **options)
+    with khop.Sampler(path, framework="numpy", batch_size=64, **{**options, "disjoint": False}) as sampler:
+        with pytest.raises(khop.OptionError, match="set disjoint"):
+            sampler.sample(ids, times, start_times=times - 20)
+
+
 def test_threads_get_what_each_gets_alone(asked):
     sampler = asked(workers=2)
     want = [sampler.sample([i, 2 * i], number=i).digest() for i in range(60)]

@@ -153,6 +153,23 @@ def test_seeds_have_times_of_their_own(dataset, sample, tmp_path):
         assert [t for b in loader for t in np.asarray(b.array("sample/time/node"))[: b.batch_size]] == times.tolist()
 
 
+def test_seeds_have_windows_of_their_own(dataset, sample, tmp_path):
+    pytest.importorskip("xxhash")
+    path, ids, times = dataset("columns"), np.arange(60)[::-1], np.arange(60) * 2 - 7
+    start, file = times - np.arange(60) % 9, tmp_path / "seeds"
+    file.write_text("".join(f"{i} {t} {f}\n" for i, t, f in zip(ids, times, start)))
+    want = sample(path, f"--seeds=window@{file}", "--sampler=temporal", "--disjoint", "--fanouts=3", "--batch-size=25")
+    options = dict(sampler="temporal", seeds=ids, batch_size=25)
+    with khop.Loader(path, [3], input_time=times, input_start_time=start, disjoint=True, **options) as loader:
+        assert [(b.number, *b.digests()) for b in loader] == want
+    with pytest.raises(khop.OptionError, match="set disjoint"):
+        khop.Loader(path, [3], input_time=times, input_start_time=start, **options)
+    with pytest.raises(TypeError, match="input_start_time: is where a window begins"):
+        khop.Loader(path, [3], input_start_time=start, **options)
+    with pytest.raises(ValueError, match="input_start_time: .* each of 60 seeds"):
+        khop.Loader(path, [3], input_time=times, input_start_time=start[:5], **options)
+
+
 @pytest.mark.parametrize("seeds, when, says", [("train", [1], "input_time"), ([1, 2], [1], "for each of 2 seeds"),
                                                ([1], [0.5], "whole number"),
                                                ({"node": [1]}, [1], "keys of seeds")])

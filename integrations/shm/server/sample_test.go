@@ -107,7 +107,7 @@ func TestASampleThatDoesNotAddUpIsRefused(t *testing.T) {
 	for name, b := range map[string][]byte{"no run": change(8, 0), "a size that is not there": change(12, 1<<31),
 		"more ids than bytes": change(36, 1<<31), "a type beyond all": change(32, 1<<31), "cut": cut,
 		"times that are not there": change(0, uint32(wire.KindSample)|wire.Timed<<16),
-		"other flags":              change(0, uint32(wire.KindSample)|2<<16)} {
+		"other flags":              change(0, uint32(wire.KindSample)|4<<16)} {
 		k := sendWith(t, s, hello(good))
 		expect.OK(t, k.Send(b, -1, time.Second))
 		_, said := expect.Must2(wire.Parse[wire.Text](next(t, k, wire.KindError)))(t)

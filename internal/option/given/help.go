@@ -22,7 +22,7 @@ var long = map[string]string{
 	"length":    "Steps of a walk; 0: 40, for saint-walk and pinsage 2.",
 	"walks":     "Walks per seed; 0: 1, for pinsage 10.",
 	"metapath":  "Edge types to follow, one per step, repeatedly: relation or source:relation:target.",
-	"seeds": "Nodes or edges to load: split, all, all:TYPE, @FILE, timed@FILE, each:@FILE, all-edges, " +
+	"seeds": "Nodes or edges to load: split, all, all:TYPE, @FILE, timed@FILE, window@FILE, each:@FILE, all-edges, " +
 		"all-edges:TYPE, edges@FILE; default: train, else all.",
 	"negatives": "How to draw negative edges: none, uniform, degree (d^0.75), weight, or batch (ends of the " +
 		"batch's seeds).",

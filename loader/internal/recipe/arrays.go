@@ -95,6 +95,10 @@ func (a *arrayLister) links(s *graph.Schema) {
 		if a.r.Seeds.Timed {
 			a.add(name+"/time", layout.Array{Kind: layout.LinkTimes, Type: e, DType: unified.Int64, Most: most})
 		}
+		if a.r.Seeds.From != nil {
+			a.add(name+"/from", layout.Array{Kind: layout.LinkTimes, Type: e, Column: "from", DType: unified.Int64,
+				Most: most})
+		}
 		a.add(name+"/item", layout.Array{Kind: layout.LinkItems, Type: e, DType: unified.Int64,
 			Most: min(int64(a.r.BatchSize), n)})
 	}

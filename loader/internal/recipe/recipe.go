@@ -54,6 +54,7 @@ type Recipe struct {
 	Spec
 	Bound       sampling.Bound
 	ReadsTimes  bool           // the sampler looks at the times of seeds
+	ReadsFrom   bool           // and at their first times
 	EdgesRead   []string       // columns of the edges that the sampler reads
 	NodesRead   []string       // and of the nodes
 	Fingerprint string         // of the sampler
@@ -115,7 +116,8 @@ func (r *Recipe) askSampler(schema *graph.Schema) (err error) {
 	if _, err := sampling.EdgeColumns(r.Graph, d.EdgeColumns); err != nil {
 		return err
 	}
-	r.Bound, r.EdgesRead, r.NodesRead, r.ReadsTimes = d.Bound, d.EdgeColumns, d.NodeColumns, d.Times
+	r.Bound, r.EdgesRead, r.NodesRead = d.Bound, d.EdgeColumns, d.NodeColumns
+	r.ReadsTimes, r.ReadsFrom = d.Times, d.From
 	r.Fingerprint = r.Sampler.Fingerprint()
 	if r.Seeds.ByEdge != nil { // what else decides what is in a batch
 		r.Fingerprint += fmt.Sprintf(" links %s %s", r.Links, r.Negatives.Fingerprint())

@@ -134,7 +134,7 @@ func (s *Spec) AskedLinks() int64 {
 
 // LinkInts returns how many numbers of 64 bits the lists have together.
 func (s *Spec) LinkInts() int64 {
-	n := sat.Add(sat.Mul(4, s.MostLinks()), s.AskedLinks())
+	n := sat.Add(sat.Mul(4+int64(min(len(s.Seeds.From), 1)), s.MostLinks()), s.AskedLinks())
 	return sat.Add(n, sat.Mul(2*s.exclusions(), s.AskedLinks()))
 }
 

@@ -207,7 +207,7 @@ func (l *List) addLinks(sets []graph.EdgeSet, g *graph.Graph, label, time string
 		for _, e := range set.Types {
 			l.ByEdge[e]++
 		}
-		l.links, l.Count = append(l.links, r), r.end
+		l.links, l.Count, l.From = append(l.links, r), r.end, append(slices.Clip(l.From), set.From...)
 		l.Timed = l.Timed && r.times.some()
 		l.labelled = l.labelled || r.labels.some()
 	}
@@ -267,8 +267,7 @@ func (l *List) LinkAt(i int64, draws sampling.Rand) (x Link, err error) {
 			return x, err
 		}
 	} else {
-		x = Link{EdgeType: r.edgeType, Source: r.sources(i),
-			Target: r.targets(r.target(l.schema, i, item, draws))}
+		x = Link{EdgeType: r.edgeType, Source: r.sources(i), Target: r.targets(r.target(l.schema, i, item, draws))}
 		if r.types != nil {
 			x.EdgeType = int(r.types[i])
 		}

@@ -24,6 +24,7 @@ type List struct {
 	ByType  []int64 // items of each node type
 	Numbers bool    // the items are not nodes: sampling.Items
 	key     uint64  // type key of the shuffle
+	From    []int64 // first times of the items; nil: none
 	Spans   *Spans  // the items by their times, where batches lie within spans of time; nil: by their places
 
 	// of seeds that are edges, in place of sets; ByType then counts their ends
@@ -74,7 +75,7 @@ func New(s graph.Seeds, g *graph.Graph, label, time string) (List, error) {
 		if r.types == nil {
 			l.ByType[set.Type] += n
 		}
-		l.sets, l.Count = append(l.sets, r), r.end
+		l.sets, l.Count, l.From = append(l.sets, r), r.end, append(slices.Clip(l.From), set.From...)
 	}
 	if t := slices.Index(l.ByType, l.Count); t >= 0 && l.Count > 0 { // all are of one type
 		l.key = schema.Nodes[t].Key
@@ -108,10 +109,11 @@ func (l *List) TimeAt(i int64) int64 {
 const (
 	labelColumn = "label"
 	timeColumn  = "time"
+	fromColumn  = "from"
 )
 
 // Columns returns what batches have of the list itself, for seeds of a node type: labels where there are some, and
-// beside them times.
+// beside them times, and first times.
 func (l *List) Columns(nodeType int) (list []graph.Column) {
 	if l.ByEdge != nil || l.ByType[nodeType] == 0 || !l.sets[0].labels.Valid() {
 		return nil
@@ -120,6 +122,9 @@ func (l *List) Columns(nodeType int) (list []graph.Column) {
 	list = append(list, graph.Column{Name: labelColumn, DType: labels.DType(), Shape: labels.Shape()[1:]})
 	if l.Timed {
 		list = append(list, graph.Column{Name: timeColumn, DType: unified.Int64})
+	}
+	if l.From != nil {
+		list = append(list, graph.Column{Name: fromColumn, DType: unified.Int64})
 	}
 	return list
 }
@@ -130,6 +135,8 @@ func (l *List) RowAt(i int64, column string) []byte {
 	rows := r.labels
 	if column == timeColumn {
 		rows = unified.FromSlice(r.times)
+	} else if column == fromColumn {
+		rows = unified.FromSlice(l.From[r.begin:])
 	}
 	size := rows.RowBytes()
 	return rows.Bytes()[(i-r.begin)*size:][:size]
@@ -168,7 +175,9 @@ func (l *List) Hash() uint64 {
 			run(r, r.nodeType, 0, n)
 		}
 	}
-	l.hashLinks(&h, &to)
+	if l.hashLinks(&h, &to); l.From != nil {
+		h.Tensor(unified.FromSlice(l.From), true, &to)
+	}
 	return to.Sum64()
 }
 
@@ -202,7 +211,7 @@ func (l *List) Fused(g *graph.Graph) []int64 {
 // TakeNodes takes the nodes of m in place of l's; false, and nothing is taken, unless they are as many of each type and
 // have times and labels where l's have.
 func (l *List) TakeNodes(m *List) bool {
-	if m.ByEdge != nil || m.Timed != l.Timed || !slices.Equal(m.ByType, l.ByType) {
+	if m.ByEdge != nil || m.Timed != l.Timed || len(m.From) != len(l.From) || !slices.Equal(m.ByType, l.ByType) {
 		return false
 	}
 	for t := range l.ByType {
@@ -212,7 +221,7 @@ func (l *List) TakeNodes(m *List) bool {
 			return false
 		}
 	}
-	l.sets = m.sets // all else is as it was, and may be read meanwhile
+	l.sets, l.From = m.sets, m.From // all else is as it was, and may be read meanwhile
 	return true
 }
 

@@ -73,8 +73,11 @@ func (s *Slot) takeSeeds(m Sampler, j Job) error {
 	if s.Request.Times = nil; list.Timed {
 		s.Request.Times = s.times
 	}
-	for t := range s.Request.Times {
-		s.Request.Times[t] = s.Request.Times[t][:0]
+	if s.Request.From = nil; list.From != nil {
+		s.Request.From = s.from
+	}
+	for t := range s.times {
+		s.times[t], s.from[t] = s.times[t][:0], s.from[t][:0]
 	}
 	s.Request.Items = s.Request.Items[:0]
 	var some [64]int64 // shuffled first, and then looked up: look-ups in a row wait for memory together
@@ -100,6 +103,9 @@ func (s *Slot) takeNodes(list *seedlist.List, items []int64) {
 		s.Items[t] = append(s.Items[t], item)
 		if s.Request.Times != nil {
 			s.Request.Times[t] = append(s.Request.Times[t], list.TimeAt(item))
+		}
+		if s.Request.From != nil {
+			s.Request.From[t] = append(s.Request.From[t], list.From[item])
 		}
 	}
 }

@@ -57,6 +57,9 @@ func (m *linkMemory) carve(r *recipe.Recipe, links []sampling.LinkSeeds, count [
 		if l.Times = nil; r.Seeds.Timed {
 			l.Times = next(all)
 		}
+		if l.From = nil; r.Seeds.From != nil {
+			l.From = next(all)
+		}
 		l.Group, groups = groups[:0:all], groups[all:]
 	}
 	if exclude == nil {
@@ -97,6 +100,9 @@ func (s *Slot) takeLinks(m Sampler, batch seedlist.Items) error {
 		if l.Items = append(l.Items, items[i]); r.Seeds.Timed {
 			l.Times = append(l.Times, x.Time)
 		}
+		if r.Seeds.From != nil {
+			l.From = append(l.From, r.Seeds.From[items[i]])
+		}
 	}
 	s.exclude()
 	if err := m.Negatives(s.Request.Rand, s.Links); err != nil {
@@ -104,9 +110,7 @@ func (s *Slot) takeLinks(m Sampler, batch seedlist.Items) error {
 	}
 	for e := range s.Links {
 		l := &s.Links[e]
-		if s.Request.Edges[e] = l.SeedEdges; !r.Seeds.Timed {
-			s.Request.Edges[e].Times = nil
-		}
+		s.Request.Edges[e] = l.SeedEdges
 		s.LinkCounts[e] = [3]int64{int64(len(l.Items)), int64(len(l.Sources) - len(l.Items)), l.Missed}
 	}
 	return nil

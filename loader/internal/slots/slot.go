@@ -27,6 +27,7 @@ type Slot struct {
 	Items      [][]int64            // [node type] the seeds' numbers in the list of seeds
 	Request    sampling.Request     // Seeds are views of seedIDs
 	times      [][]int64            // [node type] of them; nil where they have none
+	from       [][]int64            // likewise
 	Links      []sampling.LinkSeeds // [edge type] the request's edges, where seeds are edges
 	Sample     graph.Sample
 	LinkCounts [][3]int64 // [edge type] edges that were asked for, negatives, and those that were not found
@@ -110,7 +111,7 @@ func New(r *recipe.Recipe, m Memory, ledger *pinned.Ledger) (*Slot, error) {
 	}
 	s.Request.Seeds = make([][]int64, types)
 	if r.Seeds.Timed && r.Seeds.ByEdge == nil {
-		s.times = make([][]int64, types)
+		s.times, s.from = make([][]int64, types), make([][]int64, types)
 	}
 	if r.Seeds.ByEdge != nil {
 		n := len(schema.Edges)

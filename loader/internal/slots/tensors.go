@@ -30,6 +30,9 @@ func (s *Slot) Tensor(i int) unified.Tensor {
 	case layout.LinkLabels:
 		return unified.FromSlice(s.Links[a.Type].Labels)
 	case layout.LinkTimes:
+		if a.Column != "" {
+			return unified.FromSlice(s.Links[a.Type].From)
+		}
 		return unified.FromSlice(s.Links[a.Type].Times)
 	case layout.LinkGroup:
 		return unified.FromSlice(s.Links[a.Type].Group)

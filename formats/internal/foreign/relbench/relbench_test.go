@@ -176,6 +176,27 @@ func TestATaskMayPredictAColumnOfItsTable(t *testing.T) {
 	}
 }
 
+// A task's manifest may name a column of first times, which a row may lack. They are in the unit of times.
+func TestRowsOfATaskMayHaveFirstTimes(t *testing.T) {
+	files := maps.Clone(small)
+	files["tasks/churn/manifest.yaml"] += "time_from_col: since\n"
+	files["tasks/churn/train.csv"] = "at,user,gone,since\n2024-01-02,ann,0,2024-01-01\n2024-01-04,ann,1,\n"
+	read := func() (*source.Graph, error) {
+		return Reader.Read(t.Context(), sourcetest.Folder(t, "shop", files), &source.Request{})
+	}
+	g := expect.Must(read())(t)
+	s := g.Splits[slices.IndexFunc(g.Splits, func(s source.Split) bool { return s.Task == "churn" })]
+	expect.That(t, slices.Equal(s.From, []int64{s.Times[0] - 24*60*60*1_000_000, source.NoTime}), "%+v", s)
+	expect.OK(t, g.Close())
+	for _, bad := range []string{"5\n2024-01-04,ann,1,6\n", "0.5\n2024-01-04,ann,1,1.5\n",
+		"never\n2024-01-04,ann,1,\n"} {
+		files["tasks/churn/train.csv"] = "at,user,gone,since\n2024-01-02,ann,0," + bad
+		_, err := read()
+		var at *formats.Error
+		expect.That(t, errors.As(err, &at) && at.Column == "since", "first times %q: %v", bad, err)
+	}
+}
+
 // notesOf reads the small database with other files, and spells its notes: "CHANGE COUNT NAME: TEXT".
 func notesOf(t *testing.T, others map[string]string, r *source.Request) string {
 	t.Helper()

@@ -23,6 +23,7 @@ type task struct {
 	Kind    string      `yaml:"kind"`
 	Type    string      `yaml:"task_type"`
 	Time    string      `yaml:"time_col"`
+	Since   string      `yaml:"time_from_col"`
 	Table   string      `yaml:"entity_table"`
 	Column  string      `yaml:"entity_col"`
 	Target  string      `yaml:"target_col"`
@@ -78,7 +79,8 @@ const rowNumbers = "primary_key"
 // addTasks adds the tables of the tasks to a mapping, and returns the tasks that are not stored.
 func addTasks(m *tables.Mapping, at source.Place, list []*task) (left []*task) {
 	for _, t := range list {
-		table := tables.TaskTable{Task: t.Name, Nodes: t.Table, ID: t.Column, Time: t.Time, Label: t.Target}
+		table := tables.TaskTable{Task: t.Name, Nodes: t.Table, ID: t.Column, Time: t.Time, From: t.Since,
+			Label: t.Target}
 		if t.From != "" {
 			table.Nodes, table.ID, table.Label = t.From, t.FromCol, ""
 			table.To, table.Targets = t.To, t.ToCol

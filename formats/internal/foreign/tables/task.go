@@ -25,7 +25,7 @@ func (x *graphOf) readTask(ctx context.Context, spec *TaskTable) error {
 		return err
 	}
 	r := &taskReader{x: x, t: t, spec: spec, to: source.Split{Task: spec.Task, Name: spec.Split, NodeType: owner},
-		label: -1, time: -1, target: -1}
+		label: -1, time: -1, from: -1, target: -1}
 	if err := r.columns(); err != nil {
 		return err
 	}
@@ -44,16 +44,17 @@ func (x *graphOf) readTask(ctx context.Context, spec *TaskTable) error {
 
 // taskReader reads one.
 type taskReader struct {
-	x           *graphOf
-	t           *table
-	spec        *TaskTable
-	to          source.Split
-	want        []int // columns: of the ids, then perhaps of times, and of labels or targets
-	ids         ids
-	times, rows []byte
-	targets     targets
+	x            *graphOf
+	t            *table
+	spec         *TaskTable
+	to           source.Split
+	want         []int // columns: of the ids, then perhaps of times, and of labels or targets
+	ids          ids
+	times, since []byte
+	rows         []byte
+	targets      targets
 	// the places of other columns in want; -1: there are none
-	time, label, target int
+	time, from, label, target int
 }
 
 // columns finds the columns.
@@ -61,7 +62,8 @@ func (r *taskReader) columns() error {
 	for _, c := range []struct {
 		name string
 		at   *int
-	}{{r.spec.ID, nil}, {r.spec.Time, &r.time}, {r.spec.Label, &r.label}, {r.spec.Targets, &r.target}} {
+	}{{r.spec.ID, nil}, {r.spec.Time, &r.time}, {r.spec.From, &r.from}, {r.spec.Label, &r.label},
+		{r.spec.Targets, &r.target}} {
 		if masked := r.spec.Masked && (c.at == &r.label || c.at == &r.target); c.name == "" || masked &&
 			r.t.find(c.name) < 0 {
 			continue
@@ -82,13 +84,8 @@ func (r *taskReader) columns() error {
 	if f := r.field(0); f.List {
 		return r.t.fail(f.Name, errors.New("is a list, not an id"))
 	}
-	if r.time >= 0 {
-		f := r.field(r.time)
-		if f.List || f.DType.IsFloat() {
-			return r.t.fail(f.Name, fmt.Errorf("is %v, and no time", f))
-		}
-		_, r.to.Unit = f.Stored(timeColumn)
-		r.to.Times = []int64{}
+	if err := r.openTimes(); err != nil {
+		return err
 	}
 	if r.target >= 0 {
 		return r.openTargets()
@@ -111,6 +108,28 @@ func (r *taskReader) columns() error {
 	return nil
 }
 
+// openTimes begins the times and first times.
+func (r *taskReader) openTimes() error {
+	if r.time >= 0 {
+		f := r.field(r.time)
+		if f.List || f.DType.IsFloat() {
+			return r.t.fail(f.Name, fmt.Errorf("is %v, and no time", f))
+		}
+		_, r.to.Unit = f.Stored(timeColumn)
+		r.to.Times = []int64{}
+	}
+	if r.from < 0 {
+		return nil
+	}
+	f := r.field(r.from)
+	if _, unit := f.Stored(timeColumn); f.List || f.DType.IsFloat() || r.time < 0 || unit != r.to.Unit {
+		return r.t.fail(f.Name, fmt.Errorf("is %v in %q: first times stand beside times, in their unit %q", f, unit,
+			r.to.Unit))
+	}
+	r.to.From = []int64{}
+	return nil
+}
+
 var errNoLabel = errors.New("the label is missing: leave the row out")
 
 func (r *taskReader) field(k int) *columnar.Field { return &r.t.list[r.want[k]] }
@@ -124,6 +143,12 @@ func (r *taskReader) take(b *columnar.Batch) (err error) {
 	if r.time >= 0 {
 		f := r.field(r.time)
 		if r.times, err = f.TimesOf(&b.Columns[r.time], b.Rows, unified.Int64, r.times[:0]); err != nil {
+			return b.Fail(f.Name, err)
+		}
+	}
+	if r.from >= 0 {
+		f := r.field(r.from)
+		if r.since, err = f.TimesOf(&b.Columns[r.from], b.Rows, unified.Int64, r.since[:0]); err != nil {
 			return b.Fail(f.Name, err)
 		}
 	}
@@ -148,7 +173,7 @@ func (r *taskReader) take(b *columnar.Batch) (err error) {
 
 // Close gives back the memory of the rows, which are the graph's.
 func (r *taskReader) Close() error {
-	n := 8*int64(cap(r.to.IDs)+cap(r.to.Times)) + int64(cap(r.to.Labels))
+	n := 8*int64(cap(r.to.IDs)+cap(r.to.Times)+cap(r.to.From)) + int64(cap(r.to.Labels))
 	if to := r.to.Targets; to != nil {
 		n += 8 * int64(cap(to.IDs)+cap(to.Offsets))
 	}
@@ -171,6 +196,11 @@ func (r *taskReader) rowsOf(b *columnar.Batch) (err error) {
 	}
 	if r.to.Times != nil {
 		if r.to.Times, err = source.Grow(ledger, r.to.Times, b.Rows); err != nil {
+			return err
+		}
+	}
+	if r.to.From != nil {
+		if r.to.From, err = source.Grow(ledger, r.to.From, b.Rows); err != nil {
 			return err
 		}
 	}
@@ -202,6 +232,9 @@ func (r *taskReader) rowsOf(b *columnar.Batch) (err error) {
 				return b.Fail(r.spec.Time, columnar.AtRow(i, errors.New("the time is missing: leave the row out")))
 			}
 			r.to.Times = append(r.to.Times, at)
+		}
+		if r.to.From != nil {
+			r.to.From = append(r.to.From, unified.Int64.Integer(r.since[8*i:]))
 		}
 		if r.to.Labels == nil {
 			continue

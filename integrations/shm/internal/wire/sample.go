@@ -2,13 +2,17 @@ package wire
 
 import (
 	"fmt"
+	"math/bits"
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Timed in Sample.Flags: each seed has a time.
-const Timed = 1 << 0
+// In Sample.Flags: each seed has a time; and a first time.
+const (
+	Timed    = 1 << 0
+	Windowed = 1 << 1
+)
 
 // Sample asks for one batch, which a BATCH of the same Run announces. Sets of seeds follow, of Size bytes.
 type Sample struct {
@@ -18,7 +22,9 @@ type Sample struct {
 }
 
 func (m Sample) tail() uint64 { return uint64(m.Size) }
-func (m Sample) sound() bool  { return m.Run > 0 && m.Epoch < 1<<32 && m.Flags&^Timed == 0 }
+func (m Sample) sound() bool {
+	return m.Run > 0 && m.Epoch < 1<<32 && m.Flags < 1<<2 && m.Flags != Windowed
+}
 
 // setHead is the bytes before the ids of a set: its type, and how many ids there are.
 const setHead = 8
@@ -37,11 +43,13 @@ func AppendSample(b []byte, m Sample, seeds graph.Seeds) ([]byte, bool) {
 			_, id := graph.Seeds{Sets: []graph.SeedSet{set}}.At(i)
 			tail = le.AppendUint64(tail, uint64(id))
 		}
-		for _, time := range set.Times {
-			tail = le.AppendUint64(tail, uint64(time))
-		}
-		if set.Times != nil {
-			m.Flags |= Timed
+		for i, list := range [][]int64{set.Times, set.From} {
+			for _, time := range list {
+				tail = le.AppendUint64(tail, uint64(time))
+			}
+			if list != nil {
+				m.Flags |= Timed << i
+			}
 		}
 	}
 	m.Size = uint32(len(tail))
@@ -58,10 +66,7 @@ func (m Sample) Seeds(tail []byte) (seeds graph.Seeds, err error) {
 		}
 		return v
 	}
-	lists := uint64(1)
-	if m.Flags&Timed != 0 {
-		lists = 2
-	}
+	lists := 1 + uint64(bits.OnesCount16(m.Flags))
 	for len(tail) > 0 {
 		if len(tail) < setHead {
 			return seeds, fmt.Errorf("%w: SAMPLE with %d bytes after its last set", ErrMessage, len(tail))
@@ -72,8 +77,11 @@ func (m Sample) Seeds(tail []byte) (seeds graph.Seeds, err error) {
 				len(tail))
 		}
 		set := graph.SeedSet{Type: int(nodeType), IDs: unified.FromSlice(take(count))}
-		if lists == 2 {
+		if lists > 1 {
 			set.Times = take(count)
+		}
+		if lists > 2 {
+			set.From = take(count)
 		}
 		seeds.Sets = append(seeds.Sets, set)
 	}

@@ -11,12 +11,13 @@ import (
 
 // A request comes as it was sent, and what is cut short of it anywhere is refused, but between two sets.
 func TestSeedsOfARequestComeAsTheyWereSent(t *testing.T) {
-	of := func(kind int, ids, times []int64) graph.SeedSet {
-		return graph.SeedSet{Type: kind, IDs: unified.FromSlice(ids), Times: times}
+	of := func(kind int, ids, times, from []int64) graph.SeedSet {
+		return graph.SeedSet{Type: kind, IDs: unified.FromSlice(ids), Times: times, From: from}
 	}
 	for _, sets := range [][]graph.SeedSet{
-		{of(0, []int64{5, 1 << 40, 0}, nil), of(1<<30, []int64{2}, nil)},
-		{of(3, []int64{7, 7}, []int64{-9, 1 << 62}), of(0, []int64{1}, []int64{0})},
+		{of(0, []int64{5, 1 << 40, 0}, nil, nil), of(1<<30, []int64{2}, nil, nil)},
+		{of(3, []int64{7, 7}, []int64{-9, 1 << 62}, nil), of(0, []int64{1}, []int64{0}, nil)},
+		{of(3, []int64{7, 7}, []int64{-9, 1 << 62}, []int64{-1 << 63, 5}), of(0, []int64{1}, []int64{0}, []int64{8})},
 	} {
 		b, ok := AppendSample(nil, Sample{Run: 1, Epoch: 1<<32 - 1, Number: 4}, graph.Seeds{Sets: sets})
 		expect.Ensure(t, ok, "it has no room")
@@ -27,9 +28,9 @@ func TestSeedsOfARequestComeAsTheyWereSent(t *testing.T) {
 		for i, want := range sets {
 			g := got.Sets[i]
 			expect.That(t, g.Type == want.Type && slices.Equal(g.IDs.Bytes(), want.IDs.Bytes()) &&
-				slices.Equal(g.Times, want.Times), "%+v came back as %+v", want, g)
+				slices.Equal(g.Times, want.Times) && slices.Equal(g.From, want.From), "%+v came back as %+v", want, g)
 			ends = append(ends, len(tail))
-			tail = tail[setHead+8*(want.Len()+int64(len(want.Times))):]
+			tail = tail[setHead+8*(want.Len()+int64(len(want.Times)+len(want.From))):]
 		}
 		_, tail = expect.Must2(Parse[Sample](b))(t)
 		for cut := 1; cut < len(tail); cut++ {
@@ -46,7 +47,8 @@ func TestRequestsBeyondTheirLimitsAreRefused(t *testing.T) {
 	for name, taken := range map[string]bool{
 		"no run":         parses(t, KindSample, Sample{Epoch: 1}, ""),
 		"epoch 2^32":     parses(t, KindSample, Sample{Run: 1, Epoch: 1 << 32}, ""),
-		"another flag":   parses(t, KindSample, Sample{Run: 1, Head: Head{Flags: 2}}, ""),
+		"another flag":   parses(t, KindSample, Sample{Run: 1, Head: Head{Flags: 4}}, ""),
+		"first times":    parses(t, KindSample, Sample{Run: 1, Head: Head{Flags: Windowed}}, ""),
 		"seeds cut":      parses(t, KindSample, Sample{Run: 1, Size: 9}, "12345678"),
 		"seeds and more": parses(t, KindSample, Sample{Run: 1, Size: 7}, "12345678"),
 	} {

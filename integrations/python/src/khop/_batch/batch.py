@@ -77,6 +77,10 @@ class Batch(Typed):
         return self._links().edge_label_time
 
     @property
+    def edge_label_start_time(self) -> Array:
+        return self._links().edge_label_start_time
+
+    @property
     def edge_label_group(self) -> Array:
         """The seed that each edge belongs to, as its place among the batch's seeds: a seed's own, and for a negative
         the seed that it was drawn for."""

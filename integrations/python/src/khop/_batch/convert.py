@@ -54,6 +54,8 @@ def _nodes(batch: Typed, node_type: str, columns: _Columns, hidden: Container[st
         data["y"] = view.label
         if f"task/{node_type}/time" in batch:
             data["seed_time"] = view.seed_time
+        if f"task/{node_type}/from" in batch:
+            data["seed_start_time"] = view.seed_start_time
     return data
 
 
@@ -80,6 +82,8 @@ def _edges(batch: Typed, edge_type: EdgeType, columns: _Columns) -> Dict[str, An
         data.update(edge_label_index=view.edge_label_index, edge_label=view.edge_label, input_id=view.input_id)
         if link + "time" in batch:
             data["edge_label_time"] = view.edge_label_time
+        if link + "from" in batch:
+            data["edge_label_start_time"] = view.edge_label_start_time
     return data
 
 

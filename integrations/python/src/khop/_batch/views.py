@@ -61,6 +61,11 @@ class NodeView:
         return self._batch.array(f"task/{self.type}/time")
 
     @property
+    def seed_start_time(self) -> Array:
+        """First times of a task's rows, one for each seed, repeats included."""
+        return self._batch.array(f"task/{self.type}/from")
+
+    @property
     def batch_size(self) -> int:
         """The number of distinct seeds of this type, which are its first nodes."""
         return self._batch._counts[0][self._t]
@@ -178,6 +183,11 @@ class EdgeView:
     def edge_label_time(self) -> Array:
         """Times of the seeds and negatives."""
         return self._link("time")
+
+    @property
+    def edge_label_start_time(self) -> Array:
+        """First times of the seeds and negatives."""
+        return self._link("from")
 
     @property
     def has_times(self) -> bool:

@@ -69,6 +69,12 @@ def described() -> str:
     return "\n".join(lines)
 
 
+NODE_VALUES = {"input_time": "times", "input_start_time": "from"}
+"""Options with a value for each seed that is a node, and what a configuration calls them."""
+EDGE_VALUES = {"edge_label": "labels", "edge_label_time": "times", "edge_label_start_time": "from"}
+"""The same of seeds that are edges."""
+
+
 class Configuration:
     """Options of a command of khop by their names in Python, and arrays, each an .npy in a file without a name, which
     the program inherits. None is an option's default."""
@@ -87,52 +93,55 @@ class Configuration:
 
     # --- seeds ---
 
-    def seeds(self, seeds: Seeds, times: Any, edges: EdgeSeeds, labels: Any, edge_times: Any) -> None:
-        """Sets seeds that are nodes or edges, from khop.Loader's options in this order."""
-        if edges is None and (labels is not None or edge_times is not None):
+    def seeds(self, seeds: Seeds, edges: EdgeSeeds, **values: Any) -> None:
+        """Sets seeds that are nodes or edges, from khop.Loader's options. values are those of NODE_VALUES and
+        EDGE_VALUES, perhaps None."""
+        values = {name: value for name, value in values.items() if value is not None}
+        nodes = [name for name in values if name in NODE_VALUES]
+        if edges is None and len(nodes) < len(values):
             raise TypeError("edge_label and edge_label_time belong to edge_label_index")
         if edges is None:
-            self.nodes(seeds, times)
+            self.nodes(seeds, **values)
         elif seeds is None:
-            self.edges(edges, labels, edge_times)
+            self.edges(edges, **{name: value for name, value in values.items() if name not in nodes})
         else:
             raise TypeError("seeds are nodes or edges: give seeds or edge_label_index")
 
-    def nodes(self, seeds: Seeds, times: Any = None) -> None:
-        """Sets seeds that are nodes. times has one for each seed: an array, or a mapping with the same keys."""
-        self._names = {None: "seeds", "times": "input_time"}
+    def nodes(self, seeds: Seeds, **values: Any) -> None:
+        """Sets seeds that are nodes. Each of values has one for each seed: an array, or a mapping with the same
+        keys."""
+        self._names = {None: "seeds", **{part: name for name, part in NODE_VALUES.items()}}
+        _need_times(values, "input")
         if seeds is None or isinstance(seeds, str) or isinstance(seeds, tuple) and len(seeds) == 2 and seeds[1] is None:
-            if times is not None:
-                raise TypeError("input_time: has a time for each of the ids of seeds: give these as an array or a mask")
+            for name in values:
+                raise TypeError(f"{name}: has a time for each of the ids of seeds: give these as an array or a mask")
             self.options["seeds"] = "all:" + seeds[0] if isinstance(seeds, tuple) else seeds
             return
         if isinstance(seeds, tuple) and len(seeds) == 2 and isinstance(seeds[0], str):
-            seeds, times = {seeds[0]: seeds[1]}, None if times is None else {seeds[0]: times}
-        if times is not None:
-            keys = set(times) if isinstance(times, Mapping) else None
+            seeds, values = {seeds[0]: seeds[1]}, {name: {seeds[0]: of} for name, of in values.items()}
+        for name, of in values.items():
+            keys = set(of) if isinstance(of, Mapping) else None
             if keys != (set(seeds) if isinstance(seeds, Mapping) else None):
-                raise ValueError(
-                    "input_time: must be an array where seeds are one, or a mapping with the keys of seeds")
+                raise ValueError(f"{name}: must be an array where seeds are one, or a mapping with the keys of seeds")
         rows = []
         for key, ids in (seeds if isinstance(seeds, Mapping) else {"": seeds}).items():
             ids = _ids(ids)
             row = {"type": self._key(key), "ids": self._put(ids)}
-            if times is not None:
-                row["times"] = self._put(_times(times[key] if isinstance(times, Mapping) else times, ids))
+            for name, of in values.items():
+                row[NODE_VALUES[name]] = self._put(_times(name, of[key] if isinstance(of, Mapping) else of, ids))
             rows.append(row)
         self.options["seeds"] = {"nodes": rows}
 
-    def edges(self, edges: EdgeSeeds, labels: Any = None, times: Any = None) -> None:
-        """Sets seeds that are edges. labels and times have the form of edges: an array, or a mapping with the same
-        keys."""
-        self._names = {None: "edge_label_index", "labels": "edge_label", "times": "edge_label_time"}
-        values = {"edge_label": labels, "edge_label_time": times}
+    def edges(self, edges: EdgeSeeds, **values: Any) -> None:
+        """Sets seeds that are edges. values have the form of edges: an array, or a mapping with the same keys."""
+        self._names = {None: "edge_label_index", **{part: name for name, part in EDGE_VALUES.items()}}
+        _need_times(values, "edge_label")
         if isinstance(edges, tuple) and len(edges) == 2 and _is_type(edges[0]):
-            edges, values = {edges[0]: edges[1]}, {k: None if v is None else {edges[0]: v} for k, v in values.items()}
+            edges, values = {edges[0]: edges[1]}, {k: {edges[0]: v} for k, v in values.items()}
         if not isinstance(edges, Mapping):
-            edges, values = {"": edges}, {k: None if v is None else {"": v} for k, v in values.items()}
+            edges, values = {"": edges}, {k: {"": v} for k, v in values.items()}
         for name, of in values.items():
-            if of is not None and (not isinstance(of, Mapping) or set(of) != set(edges)):
+            if not isinstance(of, Mapping) or set(of) != set(edges):
                 have = sorted(map(str, of)) if isinstance(of, Mapping) else type(of).__name__
                 keys = sorted(map(str, edges))
                 raise ValueError(f"{name}: {have}: must be a mapping with the keys of edge_label_index, {keys}")
@@ -140,9 +149,8 @@ class Configuration:
         for key, pairs in edges.items():
             pairs = _pairs(pairs)
             row = {"type": self._key(key), "edges": self._put(pairs)}
-            for part, name in (("labels", "edge_label"), ("times", "edge_label_time")):
-                if values[name] is not None:
-                    row[part] = self._put(_of_edges(name, values[name][key], pairs.shape[1]))
+            for name, of in values.items():
+                row[EDGE_VALUES[name]] = self._put(_of_edges(name, of[key], pairs.shape[1]))
             rows.append(row)
         self.options["seeds"] = {"edges": rows}
 
@@ -304,12 +312,17 @@ def numbers_of(name: str, values: Any) -> Any:
     return np.ascontiguousarray(array, np.int64)
 
 
-def _times(values: Any, ids: Any) -> Any:
+def _need_times(values: Mapping[str, Any], of: str) -> None:
+    if f"{of}_start_time" in values and f"{of}_time" not in values:
+        raise TypeError(f"{of}_start_time: is where a window begins that {of}_time ends: give this as well")
+
+
+def _times(name: str, values: Any, ids: Any) -> Any:
     """The times of seeds. Those of a mask are one for each of its places, as in PyG, or for each node that it takes."""
     array = _array(values)
     seeds = int(np.count_nonzero(ids)) if ids.dtype == np.bool_ else len(ids)
     if array.ndim != 1 or len(array) not in (len(ids), seeds) or array.dtype.kind not in "iu":
-        raise ValueError(f"input_time: {array.dtype} of shape {array.shape}: must be a whole number for each of "
+        raise ValueError(f"{name}: {array.dtype} of shape {array.shape}: must be a whole number for each of "
                          f"{seeds} seeds")
     return array
 

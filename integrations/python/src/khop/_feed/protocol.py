@@ -43,6 +43,7 @@ ERRORS = {
 }
 ERROR_RANK, ERROR_INDEX_DTYPE, ERROR_STATE = 4, 7, 8
 TIMED = 1  # SAMPLE: seeds have times
+WINDOWED = 2  # and first times
 GOODBYES = {0: "done", 1: "interrupted", 2: "all epochs were loaded"}
 
 DTYPES: dict[int, tuple[str, np.dtype[Any]]] = {
@@ -59,11 +60,12 @@ INDEX_DTYPES = {"int32": 5, "int64": 7}
 
 
 class Typed(NamedTuple):
-    """Seeds of one node type, and their times."""
+    """Seeds of one node type, their times, and their first times."""
 
     type: int
     ids: np.ndarray[Any, Any]
     times: Optional[np.ndarray[Any, Any]]
+    start: Optional[np.ndarray[Any, Any]] = None
 
 
 # --- what a consumer sends --------------------------------------------------------------------------------------------
@@ -99,13 +101,13 @@ def stop(run: int) -> bytes:
 
 def sample(run: int, epoch: int, number: int, seeds: Sequence[Typed]) -> bytes:
     """Encodes SAMPLE. ValueError if a message has no room for the seeds."""
-    timed = any(s.times is not None for s in seeds)
-    sets = b"".join(struct.pack("<II", s.type, len(s.ids)) + s.ids.astype("<i8").tobytes() + (
-        b"" if s.times is None else s.times.astype("<i8").tobytes()) for s in seeds)
+    flags = (TIMED * any(s.times is not None for s in seeds)) | (WINDOWED * any(s.start is not None for s in seeds))
+    sets = b"".join(struct.pack("<II", s.type, len(s.ids)) + b"".join(
+        of.astype("<i8").tobytes() for of in (s.ids, s.times, s.start) if of is not None) for s in seeds)
     if 32 + len(sets) > MESSAGE_BYTES:
         raise ValueError(f"a request of {sum(len(s.ids) for s in seeds)} seeds: a message has room for 8,000, or 4,000 "
-                         "with times: ask for fewer at a time")
-    return struct.pack("<HHIIIQQ", SAMPLE, TIMED if timed else 0, 32 + len(sets), run, len(sets), epoch, number) + sets
+                         "with times, 2,700 with windows: ask for fewer at a time")
+    return struct.pack("<HHIIIQQ", SAMPLE, flags, 32 + len(sets), run, len(sets), epoch, number) + sets
 
 
 def ask(what: int, id: int) -> bytes:

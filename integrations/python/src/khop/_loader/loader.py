@@ -196,7 +196,9 @@ class Connection:
 
     # --- single requests ---
 
-    def sample(self, ids: Seeds, times: Any = None, *, epoch: int = 0, number: int = 0) -> Batch:
+    def sample(
+        self, ids: Seeds, times: Any = None, *, start_times: Any = None, epoch: int = 0, number: int = 0,
+    ) -> Batch:
         """Returns the batch of these seeds, as khop.Sampler does, from a server whose seeds are "on-request".
 
         A connection answers one request at a time; others wait. An answer is in use until its last array is gone, or
@@ -207,7 +209,7 @@ class Connection:
                             "requests, and khop.Sampler in this process")
         with self._feed.lock:
             schema = self._schema or _told(self.about["node_types"])
-            arrays = self._feed.sample(epoch, number, seeds_of(schema, ids, times))
+            arrays = self._feed.sample(epoch, number, seeds_of(schema, ids, times, start_times))
             batch: Batch = self._batch(arrays)
             return batch
 
@@ -420,9 +422,11 @@ class Loader(Connection):
         seeds: Optional[Seeds] = None,
         input_nodes: Optional[Seeds] = None,
         input_time: Any = None,
+        input_start_time: Any = None,
         edge_label_index: Optional[EdgeSeeds] = None,
         edge_label: Any = None,
         edge_label_time: Any = None,
+        edge_label_start_time: Any = None,
         rank: Optional[int] = None,
         world_size: Optional[int] = None,
         agree: Optional[_binary.PathLike] = None,
@@ -465,7 +469,9 @@ class Loader(Connection):
         ), start_timeout, quiet, binary, device_why=why)
         try:
             if self.process == "inside" or here.local_rank == 0:
-                config.seeds(seeds, input_time, edge_label_index, edge_label, edge_label_time)
+                config.seeds(
+                    seeds, edge_label_index, input_time=input_time, input_start_time=input_start_time,
+                    edge_label=edge_label, edge_label_time=edge_label_time, edge_label_start_time=edge_label_start_time)
             if self.process == "inside":
                 config.options.update(rank=here.rank, ranks=None)
                 feed = opened.inside(dataset if pad != "max" else opened.dataset(dataset), config, serve_options)
@@ -571,24 +577,30 @@ def _told(nodes: Sequence[Mapping[str, Any]]) -> Schema:
     return Schema(tuple(t["name"] for t in nodes), tuple(t["count"] for t in nodes), (), (), 0)
 
 
-def seeds_of(schema: Schema, ids: Seeds, times: Any) -> list[protocol.Typed]:
+def seeds_of(schema: Schema, ids: Seeds, times: Any, start_times: Any) -> list[protocol.Typed]:
     """Returns the seeds of a request by type."""
+    if start_times is not None and times is None:
+        raise TypeError("start_times: is where windows begin that times end: give these as well")
+    lists = {name: of for name, of in (("times", times), ("start_times", start_times)) if of is not None}
     if isinstance(ids, tuple) and len(ids) == 2 and isinstance(ids[0], str):
-        ids, times = {ids[0]: ids[1]}, None if times is None else {ids[0]: times}
+        ids, lists = {ids[0]: ids[1]}, {name: {ids[0]: of} for name, of in lists.items()}
     if not isinstance(ids, Mapping):
         if len(schema.node_types) != 1:
             raise ValueError(f"ids: say of which node type, as in sample(({schema.node_types[0]!r}, ids)); there are "
                              f"{', '.join(schema.node_types)}")
-        ids, times = {schema.node_types[0]: ids}, None if times is None else {schema.node_types[0]: times}
-    if times is not None and (not isinstance(times, Mapping) or set(times) != set(ids)):
-        raise ValueError("times: must be as ids are: an array, or a mapping with the same keys")
+        node_type = schema.node_types[0]
+        ids, lists = {node_type: ids}, {name: {node_type: of} for name, of in lists.items()}
+    for name, of in lists.items():
+        if not isinstance(of, Mapping) or set(of) != set(ids):
+            raise ValueError(f"{name}: must be as ids are: an array, or a mapping with the same keys")
     seeds = []
-    for name, values in ids.items():
+    for node_type, values in ids.items():
         own = numbers_of("ids", values)
-        of = None if times is None else numbers_of("times", times[name])
-        if of is not None and len(of) != len(own):
-            raise ValueError(f"times: {len(of)} for {len(own)} ids")
-        seeds.append(protocol.Typed(schema.node(name), own, of))
+        numbers = {name: numbers_of(name, of[node_type]) for name, of in lists.items()}
+        for name, of in numbers.items():
+            if len(of) != len(own):
+                raise ValueError(f"{name}: {len(of)} for {len(own)} ids")
+        seeds.append(protocol.Typed(schema.node(node_type), own, numbers.get("times"), numbers.get("start_times")))
     return seeds
 
 

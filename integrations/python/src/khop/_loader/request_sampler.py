@@ -144,9 +144,12 @@ class Sampler:
         stats: dict[str, Any] = self._describe()["stats"]
         return stats
 
-    def sample(self, ids: Seeds, times: Any = None, *, epoch: int = 0, number: int = 0) -> Batch:
+    def sample(
+        self, ids: Seeds, times: Any = None, *, start_times: Any = None, epoch: int = 0, number: int = 0,
+    ) -> Batch:
         """Returns the batch of these seeds: ids of nodes, or (node type, ids), or a mapping of node types to ids. times
-        has one for each: an array, or a mapping with the same keys.
+        has one for each, and so has start_times, if each has a window of time: an array, or a mapping with the same
+        keys.
 
         The answer is batch ``number`` of ``epoch`` of a khop.Loader with the same options and these seeds. Both key all
         random choices: equal requests have equal answers. The memory comes back when the answer's last array is gone,
@@ -154,11 +157,12 @@ class Sampler:
         """
         if not self._end.alive:
             raise ServerError("the sampler is closed: make another")
-        seeds = seeds_of(self._schema, ids, times)
+        seeds = seeds_of(self._schema, ids, times, start_times)
         count = sum(len(s.ids) for s in seeds)
         answer = Answer(self._library, self._forms, self._counts + count)
         nodes = (Nodes * len(seeds))(*(
-            Nodes(s.ids.ctypes.data, None if s.times is None else s.times.ctypes.data, len(s.ids), s.type)
+            Nodes(s.ids.ctypes.data, *(None if of is None else of.ctypes.data for of in (s.times, s.start)),
+                  len(s.ids), s.type)
             for s in seeds))
         request = Request(nodes, len(seeds), epoch, number, answer.rows.ctypes.data, len(answer.rows),
                           answer.numbers.ctypes.data, len(answer.numbers))
@@ -207,8 +211,8 @@ def _end(library: _library.Library, handle: ctypes.c_uint64, opened: Opening) ->
 class Nodes(ctypes.Structure):
     """The C struct khop_nodes."""
 
-    _fields_ = [("ids", ctypes.c_void_p), ("times", ctypes.c_void_p), ("count", ctypes.c_int64),
-                ("node_type", ctypes.c_int64)]
+    _fields_ = [("ids", ctypes.c_void_p), ("times", ctypes.c_void_p), ("from", ctypes.c_void_p),
+                ("count", ctypes.c_int64), ("node_type", ctypes.c_int64)]
 
 
 class Request(ctypes.Structure):

@@ -17,7 +17,8 @@ _DEFAULTS: dict[str, Any] = {"batch_size": 1, "time": "none", "world_size": None
 """Values that stand for arguments that were not given, beside None and False."""
 
 _SEEDS = frozenset({
-    "seeds", "input_nodes", "input_time", "edge_label_index", "edge_label", "edge_label_time", "num_neighbors",
+    "seeds", "input_nodes", "input_time", "input_start_time", "edge_label_index", "edge_label", "edge_label_time",
+    "edge_label_start_time", "num_neighbors",
     "fanouts",
 })
 

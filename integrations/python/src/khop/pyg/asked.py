@@ -14,7 +14,7 @@ from .._loader.request_sampler import Sampler
 
 _LEAST = 256  # seeds that a sampler takes at once
 _OWN = {"framework", "index_dtype", "timeout", "start_timeout", "quiet"}
-_MESSAGE = 4000  # seeds with times that a request to a server has room for
+_MESSAGE = 8000  # numbers that a request to a server has room for
 _HOLD = 12  # answers that users may keep where they lie
 _SPARE = 4  # of all answers, those that are left for what is being asked
 
@@ -44,25 +44,26 @@ class Asked:
         self._how: Any = None
 
     def sample(
-        self, seeds: Mapping[str, Any], times: Optional[Mapping[str, Any]], key: int, how: dict[str, Any],
+        self, seeds: Mapping[str, Any], times: Optional[Mapping[str, Any]], start: Optional[Mapping[str, Any]],
+        key: int, how: dict[str, Any],
     ) -> Batch:
-        """Returns the batch of these seeds by type. key separates the draws of calls. how are options of
-        khop.Loader."""
+        """Returns the batch of these seeds by type, with their times and first times. key separates the draws of calls.
+        how are options of khop.Loader."""
         number = sum(map(len, seeds.values()))
         process = how.pop("process", "auto")
         server = process == "server" or set(how) - _OWN - set(OPTIONS) - {"fanouts"} or bool(_library.why_not())
-        if server and number > _MESSAGE:
+        if server and number * (2 if start is None else 3) > _MESSAGE:
             with self._structure.open(**how, process=process, batch_size=number, seeds=seeds,
-                                      input_time=times) as loader:
+                                      input_time=times, input_start_time=start) as loader:
                 loader.set_epoch(key)
                 batch: Batch = next(iter(loader))
                 return batch.copy()
         sampler = self._opened(number, bool(server), how)
         if isinstance(sampler, Sampler):
-            answer = sampler.sample(seeds, times, epoch=key)
+            answer = sampler.sample(seeds, times, start_times=start, epoch=key)
             return answer if sampler.used + _SPARE <= sampler.most else answer.copy()
         with self._lock:  # a server answers one request at a time
-            return sampler.sample(seeds, times, epoch=key).copy()
+            return sampler.sample(seeds, times, start_times=start, epoch=key).copy()
 
     def _opened(self, number: int, server: bool, how: dict[str, Any]) -> Union[Sampler, Loader]:
         with self._lock:

@@ -111,9 +111,13 @@ class NeighborLoader(_Filtered, of_pyg.NeighborLoader):  # type: ignore[misc]
         is_sorted: bool = False, filter_per_worker: Optional[bool] = None, neighbor_sampler: Any = None,
         directed: bool = True, *, batch_size: int = 1, shuffle: bool = False, drop_last: bool = False,
         num_workers: int = 0, seed: Optional[int] = None, options: Optional[Mapping[str, Any]] = None,
-        temporal_comparison: Optional[str] = None, **kwargs: Any,
+        temporal_comparison: Optional[str] = None, input_start_time: Any = None, input_end_time: Any = None,
+        **kwargs: Any,
     ) -> None:
         self._how = epochs(options, batch_size=batch_size, shuffle=shuffle, drop_last=drop_last, seed=seed)
+        if input_end_time is not None and input_time is not None:
+            raise TypeError("input_time and input_end_time are the same: give one")
+        input_time = input_end_time if input_time is None else input_time
         if input_time is not None and time_attr is None:
             raise ValueError("input_time: times of seeds are for sampling by time: give time_attr as well")
         kwargs = without_workers(
@@ -129,6 +133,7 @@ class NeighborLoader(_Filtered, of_pyg.NeighborLoader):  # type: ignore[misc]
             self._structure.check_times(time_attr, input_nodes)
         self._begin(sampler, data, input_nodes, input_time=input_time, transform=transform,
                     transform_sampler_output=transform_sampler_output, **kwargs)
+        sampler.begins("input_start_time", input_start_time, self.input_data)
 
     def _begin(self, sampler: KhopSampler, data: Any, input_nodes: Any, /, **kwargs: Any) -> None:
         """What PyG's loader of nodes sets up. Seeds that are a split of a dataset or all nodes the server lists."""
@@ -209,7 +214,8 @@ class NeighborLoader(_Filtered, of_pyg.NeighborLoader):  # type: ignore[misc]
         of, load = self._structure.seed_type(given.input_type), self._khop().load
         with self._lent("listed", Listed) as listed:
             yield from listed.batches(
-                [(of, given.node, given.time)], None, lambda seeds: load(given, **{**self._how, "seeds": seeds}))
+                [(of, given.node, given.time, self._khop().start_of(given))], None,
+                lambda seeds: load(given, **{**self._how, "seeds": seeds}))
 
     def _open(self) -> Loader:
         return self._khop().load(self.input_data, **self._how)
@@ -246,7 +252,7 @@ class LinkNeighborLoader(_Filtered, of_pyg.LinkNeighborLoader):  # type: ignore[
         is_sorted: bool = False, filter_per_worker: Optional[bool] = None, neighbor_sampler: Any = None,
         directed: bool = True, *, batch_size: int = 1, shuffle: bool = False, drop_last: bool = False,
         num_workers: int = 0, seed: Optional[int] = None, options: Optional[Mapping[str, Any]] = None,
-        temporal_comparison: Optional[str] = None, **kwargs: Any,
+        temporal_comparison: Optional[str] = None, edge_label_start_time: Any = None, **kwargs: Any,
     ) -> None:
         self._how = epochs(options, batch_size=batch_size, shuffle=shuffle, drop_last=drop_last, seed=seed)
         if (edge_label_time is None) != (time_attr is None):
@@ -273,6 +279,10 @@ class LinkNeighborLoader(_Filtered, of_pyg.LinkNeighborLoader):  # type: ignore[
             edge_label_time=edge_label_time, neg_sampling=negatives, transform=transform,
             transform_sampler_output=transform_sampler_output, filter_per_worker=False,
             **{name: self._how[name] for name in ("batch_size", "shuffle", "drop_last")}, **kwargs)
+        if edge_label_start_time is not None and sampler.trees_of_ends:
+            raise TypeError("edge_label_start_time: PyG draws negatives for data in memory, and each end has a tree: "
+                            "give the path of a dataset, or take khop.Loader")
+        sampler.begins("edge_label_start_time", edge_label_start_time, self.input_data)
 
     def _edges_of(self, structure: OfDataset, sampler: KhopSampler, links: Any, given: Any, labels: Any) -> Any:
         """edge_label_index for a dataset. All its edges are counted alone: the server knows them."""
@@ -369,6 +379,7 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
     """Samples a structure in PyG's form."""
 
     edge_permutation = None
+    start: Any = None  # where the windows of the loader's seeds begin
     only_counted = False  # whether the loader has the number of its seeds alone, and the server lists them
 
     def __init__(
@@ -414,6 +425,20 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
         lists += [none] * (len(types) - own)
         return self.structure.by_edge_type(dict(zip(types, lists)))
 
+    def begins(self, name: str, start: Any, inputs: Any) -> None:
+        """Takes the first times of all seeds of the loader."""
+        if start is None:
+            return
+        start = torch.as_tensor(start)
+        if inputs.time is None or start.shape != inputs.time.shape or start.is_floating_point():
+            raise ValueError(f"{name}: {start.dtype} of shape {tuple(start.shape)}: must be a whole number beside the "
+                             "time of each seed")
+        self.start = start
+
+    def start_of(self, inputs: Any) -> Any:
+        """Returns the first times of some of the loader's seeds; None if they have none."""
+        return self.start if self.start is None or inputs.input_id is None else self.start[inputs.input_id]
+
     # --- samples ---
 
     def load(self, inputs: Any, **how: Any) -> Loader:
@@ -421,16 +446,22 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
         if "seeds" in how:
             return self._open(**how)
         of = self.structure.node_type(inputs.input_type)
-        times = None if inputs.time is None else {of: inputs.time}
-        return self._open(seeds={of: inputs.node}, input_time=times, **how)
+        times, start = self._times_of(of, inputs)
+        return self._open(seeds={of: inputs.node}, input_time=times, input_start_time=start, **how)
 
     def load_links(self, inputs: Any, **how: Any) -> Loader:
         """Returns a loader whose seeds are these edges, unless how gives others."""
         if "seeds" in how:
             return self._open(**how)
         of = self.structure.edge_type(inputs.input_type)
-        times = None if inputs.time is None else {of: inputs.time}
-        return self._open(edge_label_index={of: torch.stack([inputs.row, inputs.col])}, edge_label_time=times, **how)
+        times, start = self._times_of(of, inputs)
+        return self._open(edge_label_index={of: torch.stack([inputs.row, inputs.col])}, edge_label_time=times,
+                          edge_label_start_time=start, **how)
+
+    def _times_of(self, of: Any, inputs: Any) -> tuple[Any, Any]:
+        """Times and first times of seeds of a type, as khop.Loader takes them."""
+        times, start = inputs.time, self.start_of(inputs)
+        return None if times is None else {of: times}, None if start is None else {of: start}
 
     def sample_from_nodes(self, inputs: Any, **kwargs: Any) -> Any:
         return self.answer(inputs)[1]
@@ -445,7 +476,7 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
         """Returns the batch of a single request."""
         self._one(0)
         of = inputs.input_type
-        return self._ask({of: inputs.node}, None if inputs.time is None else {of: inputs.time}, key)
+        return self._ask({of: inputs.node}, *self._times_of(of, inputs), key)
 
     def sample_from_edges(self, inputs: Any, **kwargs: Any) -> Any:
         return self.answer_links(inputs)[1]
@@ -475,8 +506,11 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
     def _of_nodes(self) -> dict[str, Any]:
         return {k: v for k, v in self._options.items() if k not in _OF_LINKS}
 
-    def _ask(self, seeds: Mapping[Any, Any], times: Optional[Mapping[Any, Any]], key: int = 0) -> Batch:
-        return self.structure.ask(seeds, times, key, **{**self._of_nodes(), "seed": self._seed % (1 << 63)})
+    def _ask(
+        self, seeds: Mapping[Any, Any], times: Optional[Mapping[Any, Any]], start: Optional[Mapping[Any, Any]] = None,
+        key: int = 0,
+    ) -> Batch:
+        return self.structure.ask(seeds, times, start, key, **{**self._of_nodes(), "seed": self._seed % (1 << 63)})
 
     def ends(self, part: Any, key: int) -> tuple[dict[Any, Any], dict[Any, Any]]:
         """Returns the nodes, and their times, that PyG samples from for links: by type, with None for the only one."""
@@ -599,7 +633,7 @@ class Ends:
         ends = [sampler.ends(part, hash((key, number))) for number, part in enumerate(parts)]
         most = max(1, *(sum(map(len, nodes.values())) for nodes, _ in ends))
         name = sampler.structure.seed_type
-        seeds = ((name(of), ids, times[of]) for nodes, times in ends for of, ids in nodes.items())
+        seeds = ((name(of), ids, times[of], None) for nodes, times in ends for of, ids in nodes.items())
         batches = self._listed.batches(seeds, most, lambda listed: sampler.load_ends(listed, most, key))
         for number, (part, batch) in enumerate(zip(parts, batches)):
             out = sampler.output(batch, None)

@@ -78,7 +78,7 @@ class NeighborSampler(pyg.NeighborSampler):  # type: ignore[misc]
             return self._nothing(self.num_neighbors.num_hops)
         fanouts = structure.by_edge_type(values) if isinstance(values, dict) else list(values)
         key, self._calls = self._calls, (self._calls + 1) % (1 << 32)
-        batch = structure.ask(seeds, None if seed_time is None else times, key,
+        batch = structure.ask(seeds, None if seed_time is None else times, None, key,
                               **self._how, fanouts=fanouts, disjoint=self.disjoint, seed=self._seed)
         return structure.output(batch, None)
 

@@ -51,24 +51,24 @@ class Listed:
         self._loader: Optional[Loader] = None
 
     def batches(
-        self, seeds: Iterable[tuple[str, Any, Any]], key: Any, load: Callable[[str], Loader],
+        self, seeds: Iterable[tuple[str, Any, Any, Any]], key: Any, load: Callable[[str], Loader],
     ) -> Iterator[Batch]:
-        """Yields batches of these seeds: lists of nodes, and their times or None, each with the name of their type.
-        load opens a loader of seeds as khop.Loader takes them: at first, and when key, the number of a type's seeds, or
-        whether they have times has changed."""
+        """Yields batches of these seeds: lists of nodes, their times and first times, perhaps None, each with the name
+        of their type. load opens a loader of seeds as khop.Loader takes them: at first, and when key, the number of a
+        type's seeds, or which times they have has changed."""
         counts: dict[str, int] = {}
-        timed = False
+        kind = ""
         with open(self._path, "w", encoding="utf-8") as file:
-            for name, nodes, times in seeds:
+            for name, nodes, times, start in seeds:
                 counts[name] = counts.get(name, 0) + len(nodes)
-                timed = timed or times is not None
-                columns = [nodes.tolist(), *([] if times is None else [times.tolist()])]
+                kind = "window" if start is not None else "timed" if times is not None else kind
+                columns = [of.tolist() for of in (nodes, times, start) if of is not None]
                 file.writelines(f"{name} {' '.join(map(str, row))}\n" for row in zip(*columns))  # name may be ""
-        form = key, timed, counts
+        form = key, kind, counts
         if self._loader is None or form != self._form:
             if self._loader is not None:
                 self._loader.close()
-            self._loader = load(f"each:{'timed' if timed else ''}@{self._path}")
+            self._loader = load(f"each:{kind}@{self._path}")
             self._form = form
         return self._loader.restart().kept()
 

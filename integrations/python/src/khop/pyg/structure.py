@@ -92,15 +92,18 @@ class Structure:
         """Returns a sampler of the structure."""
         return Sampler(self.path, **{**self.options, **how})
 
-    def ask(self, seeds: Mapping[Any, Any], times: Optional[Mapping[Any, Any]], key: int, **how: Any) -> Batch:
-        """Returns the batch of these seeds, by PyG's types. key separates the draws of calls. how are options of a
-        loader."""
+    def ask(
+        self, seeds: Mapping[Any, Any], times: Optional[Mapping[Any, Any]], start: Optional[Mapping[Any, Any]],
+        key: int, **how: Any,
+    ) -> Batch:
+        """Returns the batch of these seeds, by PyG's types, with their times and first times. key separates the draws
+        of calls. how are options of a loader."""
         if self._closed:
             raise ServerError("the loader is closed: make another")
         some = [of for of, ids in seeds.items() if len(ids)]
         ids = {self.node_type(of): seeds[of].long() for of in some}
-        at = None if times is None else {self.node_type(of): times[of] for of in some}
-        return self._asked.sample(ids, at, key, how)
+        at, since = (None if list is None else {self.node_type(of): list[of] for of in some} for list in (times, start))
+        return self._asked.sample(ids, at, since, key, how)
 
     def edges(self, batch: Batch, of: Any) -> tuple[Any, Any]:
         """Returns sources and targets as positions in the nodes [2, edges], in the graph's direction, and numbers of

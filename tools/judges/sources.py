@@ -1,4 +1,5 @@
 """Sources of others' suites: of a local folder, or cloned at the pinned commit. Nothing of them enters the project."""
+import io
 import pathlib
 import subprocess
 import tarfile
@@ -22,17 +23,13 @@ def repository(folder):
 
 def unpack(directory, source, to):
     """Unpacks the pinned commit of a git directory; whether the directory has it."""
-    part = to.with_name(to.name + ".part")
-    part.mkdir(parents=True, exist_ok=True)
-    with subprocess.Popen(["git", "--git-dir", directory, "archive", source["commit"], *source["folders"]],
-                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as run:
-        try:
-            with tarfile.open(fileobj=run.stdout, mode="r|") as archive:
-                archive.extractall(part, filter="data")
-        except tarfile.ReadError:
-            return False
+    run = git("--git-dir", directory, "archive", source["commit"], *source["folders"])
     if run.returncode:
         return False
+    part = to.with_name(to.name + ".part")
+    part.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(fileobj=io.BytesIO(run.stdout)) as archive:
+        archive.extractall(part, filter="data")
     part.rename(to)
     return True
 

@@ -27,11 +27,8 @@ machine.
 
 def known(suite, case):
     """Why a case is known not to hold; None if it is not."""
-    for pattern, why in suite.get("refused", {}).items():
-        if fnmatch.fnmatchcase(case, pattern):
-            return why
-    name = case.rpartition("::")[2].partition("[")[0].partition(":")[0]
-    return next((why for why, names in suite.get("known", {}).items() if name in names), None)
+    reasons = [*((why, [pattern]) for pattern, why in suite.get("refused", {}).items()), *suite.get("known", {}).items()]
+    return next((why for why, names in reasons if any(matches(name, case) for name in names)), None)
 
 
 def judge(suite, cases, beside):
@@ -77,6 +74,20 @@ def short(suite, now):
     return said
 
 
+def needless(suite, cases):
+    """Which refusals are of no case that fails, in sentences: a name has changed, or khop does it now."""
+    failed = [name for name, (outcome, _) in cases.items() if outcome == "failed"]
+    all_known = [*suite.get("refused", {}), *(name for names in suite.get("known", {}).values() for name in names)]
+    return [f"{name} is refused, and no case of that name fails: take it off the list" for name in all_known
+            if not any(matches(name, case) for case in failed)]
+
+
+def matches(known_as, case):
+    """Whether a pattern, or the name of a test, is that of a case."""
+    test = case.rpartition("::")[2].partition("[")[0].partition(":")[0]
+    return fnmatch.fnmatchcase(case, known_as) or test == known_as
+
+
 def keep(plan, name, result):
     """Writes a suite's result beside those of others, and the page of all."""
     results = json.loads(JSON.read_text()) if JSON.exists() else {}
@@ -108,6 +119,9 @@ def page(plan, results):
             rows.append((name, suite["about"] + ": **not run yet**", *[""] * 9))
     parts = [TEXT, table(["suite", "what", "cases", "passed", "refused", "failed", "theirs", "skipped", "products",
                           "seconds", "khop"], rows)]
+    seconds = sum(r["seconds"] for r in results.values())
+    machines = sorted({r["khop"].split(", ")[-1] for r in results.values()})
+    parts.append(f"\nAll suites took {seconds / 60:.0f} minutes, on {' and '.join(machines)}.")
     parts.append("\n## Sources\n\n" + table(["source", "commit", "licence"], [
         (f"[{name}]({s['repository']})", f"`{s['commit'][:12]}`" + (f", {s['release']}" if "release" in s else ""),
          s["licence"]) for name, s in plan["sources"].items()]).replace("---:", "---"))
@@ -130,10 +144,12 @@ def page(plan, results):
 
 
 def said(cases):
-    """Names of cases for a line of the page; a test that has many is there once, with their number."""
-    tests = collections.defaultdict(list)
+    """Names of cases for a line of the page: tests, with the number of their cases; of files only how many there are."""
+    tests, files = collections.defaultdict(list), 0
     for case in cases:
         full = case.rpartition("::")[2]
-        tests[full.partition(": ")[2] or full.partition("[")[0]].append(full.partition(": ")[2] or full)
+        files += ": " in full
+        if ": " not in full:
+            tests[full.partition("[")[0]].append(full)
     few = [f"`{all[0]}`" if len(all) == 1 else f"`{name}` ({len(all)} cases)" for name, all in tests.items()]
-    return ", ".join(few[:12]) + (f" and {len(few) - 12} more" if len(few) > 12 else "")
+    return ", ".join([f"{files} file{'s' if files > 1 else ''}"] * (files > 0) + few)

@@ -52,7 +52,8 @@ class Judges:
                       "minutes": 5, "passed": 2, "products": 6}
         command = tool.pytest_command  # pytest-timeout is only in the tool's environment
         for where, name, value in [
-                (tool, "WORK", folder / "work"), (tool, "PYTHON", pathlib.Path(sys.executable)), (tool, "NEEDED", [TOOL, TOOL]),
+                (tool, "WORK", folder / "work"), (tool, "NEEDED", [TOOL, TOOL]),
+                (tool, "PYTHON", pathlib.Path(sys.executable)),
                 (tool, "pytest_command", lambda *a: [c for c in command(*a) if c not in ("--timeout", "120")]),
                 (tool.report, "JSON", folder / "judges.json"), (tool.report, "PAGE", folder / "judges.md")]:
             monkeypatch.setattr(where, name, value)
@@ -66,7 +67,8 @@ class Judges:
 
     def run(self, *arguments, committed=None):
         """The status of the command, and what it says on stderr. committed is the last committed result."""
-        source = {"repository": self.repository.as_uri(), "commit": self.pinned, "licence": "MIT", "folders": ["tests"]}
+        source = {"repository": self.repository.as_uri(), "commit": self.pinned, "licence": "MIT",
+                  "folders": ["tests"]}
         self.patch.setattr(self.tool, "plan", lambda: {"sources": {"theirs": source}, "suites": {"s": self.suite}})
         self.patch.setattr(self.tool.report, "committed", lambda: {"s": committed} if committed else {})
         self.patch.setattr(sys, "argv", ["run.py", *map(str, arguments)])

@@ -27,7 +27,8 @@ machine.
 
 def known(suite, case):
     """Why a case is known not to hold; None if it is not."""
-    reasons = [*((why, [pattern]) for pattern, why in suite.get("refused", {}).items()), *suite.get("known", {}).items()]
+    patterns = [(why, [pattern]) for pattern, why in suite.get("refused", {}).items()]
+    reasons = [*patterns, *suite.get("known", {}).items()]
     return next((why for why, names in reasons if any(matches(name, case) for name in names)), None)
 
 
@@ -144,7 +145,7 @@ def page(plan, results):
 
 
 def said(cases):
-    """Names of cases for a line of the page: tests, with the number of their cases; of files only how many there are."""
+    """Cases for a line of the page: names of tests, with the number of their cases; of files how many there are."""
     tests, files = collections.defaultdict(list), 0
     for case in cases:
         full = case.rpartition("::")[2]

@@ -123,7 +123,7 @@ def look(khop, path, folder):
     folder.mkdir()
     kind = ".parquet" if path.open("rb").read(3) == b"PAR" else ".arrow"
     (folder / ("t" + kind)).symlink_to(path.resolve())
-    (folder / "e.csv").write_text("src,dst\n")  # a column "id" has the nodes' ids, and 0 may be none of them
+    (folder / "e.csv").write_text("src,dst\n")  # no ends: a column "id" has the ids of nodes
     nodes = lambda more: {"nodes": {"t": {"file": "t" + kind, **more}},
                           "edges": {"e": {"file": "e.csv", "source": "t", "target": "t"}}}
     code, _ = convert(khop, folder, nodes({"kinds": {}}))

@@ -1,4 +1,4 @@
-"""A plugin of pytest: tests of DGL's loaders get khop.dgl under DGL's names, and a drawn graph in place of a download."""
+"""A plugin of pytest: DGL's tests of loaders get khop.dgl under DGL's names, and a drawn graph for a download."""
 import sys
 
 import dgl

@@ -130,7 +130,7 @@ def page(plan, results):
     for name in plan["suites"]:
         reasons = collections.defaultdict(list)
         for case, why in results.get(name, {}).get("refused", {}).items():
-            reasons[why].append(case)
+            reasons[why.partition(": ")[0] if ": " in case else why].append(case)  # of files the JSON has the rest
         parts += [section.wrapped(f"- {name}: {said(cases)}: {why}") for why, cases in reasons.items()]
         parts += [section.wrapped(f"- {name}, left out: `{test}`: {why}")
                   for test, why in plan["suites"][name].get("left_out", {}).items()]

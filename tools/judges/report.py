@@ -20,8 +20,7 @@ result and does not any more fails the command, as fewer passes do, or fewer pro
 must have.
 
 *Refused* are cases that khop is known not to do, with the reason below. *Theirs* fail without khop, too. *Skipped* are
-cases that skip themselves: they want a download, a GPU or another library. *khop* is its commit, the date and the
-machine.
+cases that skip themselves: they want a download, a GPU or another library. *khop* is its commit and the date.
 """
 
 
@@ -115,7 +114,7 @@ def page(plan, results):
             count = r["passed"] + r["skipped"] + len(r["refused"]) + len(r["theirs"]) + len(r["failed"])
             rows.append((name, suite["about"], number(count), number(r["passed"]), number(len(r["refused"])),
                          number(len(r["failed"])), number(len(r["theirs"])), number(r["skipped"]),
-                         number(r.get("products", 0)), r["seconds"], r.get("khop", "")))
+                         number(r.get("products", 0)), r["seconds"], r["khop"].rpartition(", ")[0]))
         else:
             rows.append((name, suite["about"] + ": **not run yet**", *[""] * 9))
     parts = [TEXT, table(["suite", "what", "cases", "passed", "refused", "failed", "theirs", "skipped", "products",

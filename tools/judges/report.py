@@ -20,18 +20,15 @@ result and does not any more fails the command, as fewer passes do, or fewer pro
 must have.
 
 *Refused* are cases that khop is known not to do, with the reason below. *Theirs* fail without khop, too. *Skipped* are
-cases that skip themselves: they want a download, a GPU or another library. *khop* is its commit, the date and the
-machine.
+cases that skip themselves: they want a download, a GPU or another library. *khop* is its commit and the date.
 """
 
 
 def known(suite, case):
     """Why a case is known not to hold; None if it is not."""
-    for pattern, why in suite.get("refused", {}).items():
-        if fnmatch.fnmatchcase(case, pattern):
-            return why
-    name = case.rpartition("::")[2].partition("[")[0].partition(":")[0]
-    return next((why for why, names in suite.get("known", {}).items() if name in names), None)
+    patterns = [(why, [pattern]) for pattern, why in suite.get("refused", {}).items()]
+    reasons = [*patterns, *suite.get("known", {}).items()]
+    return next((why for why, names in reasons if any(matches(name, case) for name in names)), None)
 
 
 def judge(suite, cases, beside):
@@ -77,6 +74,20 @@ def short(suite, now):
     return said
 
 
+def needless(suite, cases):
+    """Which refusals are of no case that fails, in sentences: a name has changed, or khop does it now."""
+    failed = [name for name, (outcome, _) in cases.items() if outcome == "failed"]
+    all_known = [*suite.get("refused", {}), *(name for names in suite.get("known", {}).values() for name in names)]
+    return [f"{name} is refused, and no case of that name fails: take it off the list" for name in all_known
+            if not any(matches(name, case) for case in failed)]
+
+
+def matches(known_as, case):
+    """Whether a pattern, or the name of a test, is that of a case."""
+    test = case.rpartition("::")[2].partition("[")[0].partition(":")[0]
+    return fnmatch.fnmatchcase(case, known_as) or test == known_as
+
+
 def keep(plan, name, result):
     """Writes a suite's result beside those of others, and the page of all."""
     results = json.loads(JSON.read_text()) if JSON.exists() else {}
@@ -103,11 +114,14 @@ def page(plan, results):
             count = r["passed"] + r["skipped"] + len(r["refused"]) + len(r["theirs"]) + len(r["failed"])
             rows.append((name, suite["about"], number(count), number(r["passed"]), number(len(r["refused"])),
                          number(len(r["failed"])), number(len(r["theirs"])), number(r["skipped"]),
-                         number(r.get("products", 0)), r["seconds"], r.get("khop", "")))
+                         number(r.get("products", 0)), r["seconds"], r["khop"].rpartition(", ")[0]))
         else:
             rows.append((name, suite["about"] + ": **not run yet**", *[""] * 9))
     parts = [TEXT, table(["suite", "what", "cases", "passed", "refused", "failed", "theirs", "skipped", "products",
                           "seconds", "khop"], rows)]
+    seconds = sum(r["seconds"] for r in results.values())
+    machines = sorted({r["khop"].split(", ")[-1] for r in results.values()})
+    parts.append(f"\nAll suites took {seconds / 60:.0f} minutes, on {' and '.join(machines)}.")
     parts.append("\n## Sources\n\n" + table(["source", "commit", "licence"], [
         (f"[{name}]({s['repository']})", f"`{s['commit'][:12]}`" + (f", {s['release']}" if "release" in s else ""),
          s["licence"]) for name, s in plan["sources"].items()]).replace("---:", "---"))
@@ -115,7 +129,7 @@ def page(plan, results):
     for name in plan["suites"]:
         reasons = collections.defaultdict(list)
         for case, why in results.get(name, {}).get("refused", {}).items():
-            reasons[why].append(case)
+            reasons[why.partition(": ")[0] if ": " in case else why].append(case)  # of files the JSON has the rest
         parts += [section.wrapped(f"- {name}: {said(cases)}: {why}") for why, cases in reasons.items()]
         parts += [section.wrapped(f"- {name}, left out: `{test}`: {why}")
                   for test, why in plan["suites"][name].get("left_out", {}).items()]
@@ -130,10 +144,12 @@ def page(plan, results):
 
 
 def said(cases):
-    """Names of cases for a line of the page; a test that has many is there once, with their number."""
-    tests = collections.defaultdict(list)
+    """Cases for a line of the page: names of tests, with the number of their cases; of files how many there are."""
+    tests, files = collections.defaultdict(list), 0
     for case in cases:
         full = case.rpartition("::")[2]
-        tests[full.partition(": ")[2] or full.partition("[")[0]].append(full.partition(": ")[2] or full)
+        files += ": " in full
+        if ": " not in full:
+            tests[full.partition("[")[0]].append(full)
     few = [f"`{all[0]}`" if len(all) == 1 else f"`{name}` ({len(all)} cases)" for name, all in tests.items()]
-    return ", ".join(few[:12]) + (f" and {len(few) - 12} more" if len(few) > 12 else "")
+    return ", ".join([f"{files} file{'s' if files > 1 else ''}"] * (files > 0) + few)

@@ -27,7 +27,7 @@ import sources
 
 HERE, ROOT = pathlib.Path(__file__).resolve().parent, pathlib.Path(__file__).resolve().parents[2]
 WORK = pathlib.Path(os.environ.get("KHOP_BENCH_DIR", ROOT / ".bench"))
-PYTHONS = {"judges": WORK / "judges/bin/python", "tests": ROOT / ".venv/bin/python"}
+PYTHON = WORK / "judges/bin/python"
 NEEDED = [ROOT / "dist/khop", ROOT / "dist/libkhop.so"]
 
 
@@ -70,15 +70,17 @@ def setup():
 
 
 def here():
-    """The commit of khop, the date and the processor."""
-    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short=8", "HEAD"], capture_output=True, text=True)
+    """The commit of khop, the date and the machine."""
+    git = lambda *arguments: subprocess.run(["git", "-C", ROOT, *arguments], capture_output=True, text=True)
+    commit = git("rev-parse", "--short=8", "HEAD").stdout.strip()
+    changed = git("diff", "--quiet", "HEAD", "--", ".", ":!docs").returncode
     models = re.findall(r"^model name\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.M)
-    return f"{commit.stdout.strip()}, {time.strftime('%Y-%m-%d')}, {len(models)} x {models[0]}"
+    return f"{commit}{' and changes' if changed else ''}, {time.strftime('%Y-%m-%d')}, {len(models)} x {models[0]}"
 
 
 def pytest_command(suite, fill):
-    command = ["nice", "-n", "10", PYTHONS[suite["environment"]], "-m", "pytest", "-q", "--tb=no", "-rN", "-W",
-               "ignore", "-p", "no:cacheprovider"]
+    command = ["nice", "-n", "10", PYTHON, "-m", "pytest", "-q", "--tb=no", "-rN", "-W", "ignore", "-p",
+               "no:cacheprovider"]
     files = [fill(f) for f in suite["files"]]
     if files[0].startswith("/"):
         command += ["--rootdir", fill(suite["cases"]), "--confcutdir", fill(suite["cases"]), "--timeout", "120"]
@@ -91,7 +93,7 @@ def environment(suite, fill, cases, scratch):
     told = [f"-p {plugin}" for plugin in plugins]
     if "left_out" in suite:
         told.append(f"-k 'not ({' or '.join(suite['left_out'])})'")
-    khops = "tests" if suite["environment"] == "tests" else "integrations/python/tests"
+    khops = "tests" if suite["cases"] == "tests" else "integrations/python/tests"
     path = [HERE, ROOT / "integrations/python/src", ROOT / khops, *map(fill, suite.get("path", []))]
     return {
         **os.environ, **{k: fill(v) for k, v in suite.get("variables", {}).items()},
@@ -116,8 +118,8 @@ def read(cases):
 
 def run(name, suite, folders):
     """Runs a suite: what became of its cases, and the result for judges.json."""
-    if not PYTHONS[suite["environment"]].exists():
-        raise CannotRun(f"there is no {PYTHONS[suite['environment']]}: --setup or ./test.sh makes it")
+    if not PYTHON.exists():
+        raise CannotRun(f"there is no {PYTHON}: --setup makes it")
     kept = WORK / "judges-runs" / name
     shutil.rmtree(kept, ignore_errors=True)
     (kept / "tmp").mkdir(parents=True)
@@ -139,7 +141,7 @@ def run(name, suite, folders):
         raise CannotRun(f"pytest ends with status {status}; see {kept}/output.txt")
     cases, products, covered = read(kept / "cases.jsonl")
     result = {"commits": "", "seconds": round(time.monotonic() - began), "khop": here()}
-    return cases, {**result, **({"products": products, "with products": covered} if "patch" in suite else {})}
+    return cases, {**result, **({"products": products, "with products": covered} if "products" in suite else {})}
 
 
 def chosen(table, only):
@@ -154,7 +156,7 @@ def chosen(table, only):
 def stamp(table, suite):
     """What a run without khop depends on."""
     commits = [table["sources"][s]["commit"] for s in suite["sources"]]
-    return json.dumps([suite["files"], commits, (HERE / "requirements.txt").read_text()])
+    return json.dumps([suite["files"], suite.get("left_out"), commits, (HERE / "requirements.txt").read_text()])
 
 
 def before(name, table):
@@ -176,7 +178,8 @@ def judge(name, table, seen, given):
     (WORK / "judges-runs" / name / "of.json").write_text(stamp(table, suite))
     result |= report.judge(suite, seen[name], seen.get(suite.get("beside"), {}))
     result["commits"] = ", ".join(remarks) or " ".join(table["sources"][s]["commit"][:12] for s in suite["sources"])
-    return result, report.short(suite, result) + report.worse(suite, result, report.committed().get(name))
+    return result, [*report.short(suite, result), *report.worse(suite, result, report.committed().get(name)),
+                    *report.needless(suite, seen[name])]
 
 
 def arguments():

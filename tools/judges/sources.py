@@ -1,4 +1,5 @@
 """Sources of others' suites: of a local folder, or cloned at the pinned commit. Nothing of them enters the project."""
+import io
 import pathlib
 import subprocess
 import tarfile
@@ -21,20 +22,20 @@ def repository(folder):
 
 
 def unpack(directory, source, to):
-    """Unpacks the pinned commit of a git directory; whether the directory has it."""
+    """Unpacks the pinned commit of a git directory, which must have it."""
+    run = git("--git-dir", directory, "archive", source["commit"], *source["folders"])
+    if run.returncode:
+        raise Unobtainable(f"commit {source['commit'][:12]} cannot be had of {directory}: {last(run)}")
     part = to.with_name(to.name + ".part")
     part.mkdir(parents=True, exist_ok=True)
-    with subprocess.Popen(["git", "--git-dir", directory, "archive", source["commit"], *source["folders"]],
-                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as run:
-        try:
-            with tarfile.open(fileobj=run.stdout, mode="r|") as archive:
-                archive.extractall(part, filter="data")
-        except tarfile.ReadError:
-            return False
-    if run.returncode:
-        return False
+    with tarfile.open(fileobj=io.BytesIO(run.stdout)) as archive:
+        archive.extractall(part, filter="data")
     part.rename(to)
-    return True
+
+
+def last(run):
+    """The last line that git says."""
+    return (run.stderr.decode(errors="replace").strip().splitlines() or ["git says nothing"])[-1]
 
 
 def obtain(name, source, given, kept):
@@ -43,22 +44,23 @@ def obtain(name, source, given, kept):
     if at.is_dir():
         return at, ""
     local = given / name if given else None
-    if local and local.is_dir():
-        directory = repository(local)
-        if directory is None:
-            return local, "a folder as given, whose commit nobody has checked"
-        if unpack(directory, source, at):
-            return at, ""
-        raise Unobtainable(f"{local} does not have commit {source['commit'][:12]}: fetch it there")
-    clone = kept / (name + ".git")
-    clone.mkdir(parents=True, exist_ok=True)
-    git("init", "--bare", "-q", clone)
-    run = git("--git-dir", clone, "fetch", "-q", "--depth", "1", source["repository"], source["commit"])
-    if run.returncode or not unpack(clone, source, at):
-        said = run.stderr.decode(errors="replace").strip().splitlines() or ["git gave no files"]
-        where = f"{local} is not there" if local else "no --sources"
-        raise Unobtainable(f"{where}, and {source['repository']} cannot be cloned: {said[-1]}")
+    directory = repository(local) if local and local.is_dir() else clone(name, source, local, kept)
+    if directory is None:
+        return local, "a folder as given, whose commit nobody has checked"
+    unpack(directory, source, at)
     return at, ""
+
+
+def clone(name, source, local, kept):
+    """The git directory of a clone that has the pinned commit; local is where the source was looked for."""
+    directory = kept / (name + ".git")
+    directory.mkdir(parents=True, exist_ok=True)
+    git("init", "--bare", "-q", directory)
+    run = git("--git-dir", directory, "fetch", "-q", "--depth", "1", source["repository"], source["commit"])
+    if run.returncode:
+        where = f"{local} is not there" if local else "no --sources"
+        raise Unobtainable(f"{where}, and {source['repository']} cannot be cloned: {last(run)}")
+    return directory
 
 
 def below(sources, names, kept):

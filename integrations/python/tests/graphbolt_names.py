@@ -16,6 +16,8 @@ for name in [n for n in sys.modules if n.startswith("dgl.graphbolt")]:
 sys.modules["dgl.graphbolt"] = dgl.graphbolt = khop.graphbolt
 for theirs, ours in PLACES.items():
     sys.modules["dgl.graphbolt." + theirs] = importlib.import_module("khop.graphbolt." + ours)
+if __name__ != "__mp_main__":  # processes that tests spawn run the main module first: this one, for the same names
+    sys.modules["__main__"].__spec__ = __spec__
 
 
 def pytest_report_header():

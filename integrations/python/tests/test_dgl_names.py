@@ -45,6 +45,19 @@ def test_nodes_of_a_graph_in_memory(program):
     assert os.listdir(tempfile.gettempdir()) == []
 
 
+def test_processes_that_share_an_epoch_agree_on_it_without_a_seed(program):
+    def order(of_torch, **kwargs):
+        torch.manual_seed(of_torch)  # each process of a script has its own
+        with dgl.DataLoader(random_graph(), torch.arange(100), dgl.NeighborSampler([2]), batch_size=40, shuffle=True,
+                            **kwargs) as loader:
+            return [output_nodes.tolist() for _, output_nodes, _ in loader]
+
+    assert order(1, use_ddp=True) == order(2, use_ddp=True) == order(3, use_ddp=True, ddp_seed=0)
+    assert order(1, use_ddp=True) != order(1, use_ddp=True, ddp_seed=5)
+    assert order(1, use_ddp=True, seed=7) == order(2, seed=7) == order(3, use_ddp=True, options={"seed": 7})
+    assert order(1) != order(2)
+
+
 def test_nodes_of_a_dataset(dataset):
     path = dataset("sbm")
     with khop.Loader(path, [5, 3], frontier="all", seeds="train", batch_size=256, seed=1, framework="torch") as loader:

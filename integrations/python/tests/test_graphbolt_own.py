@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("dgl", reason="dgl is not installed")
 
-LEAST = 920  # tests that pass, of those of 2.1
+LEAST = 964  # tests that pass, of those of 2.1
 OUT = {
     "preprocess_ondisk_dataset, and what preprocessed/ holds and prints": (
         "test_OnDiskDataset_preprocess_homogeneous", "test_OnDiskDataset_preprocess_homogeneous_hardcode",
@@ -53,7 +53,7 @@ def test_graphbolts_own_tests_hold(program, tmp_path):
         [sys.executable, "-m", "pytest", "-p", "graphbolt_names", "-p", "no:cacheprovider", "--rootdir", folder,
          "--confcutdir", folder, "-rf", "-q", "--tb=short", "-W", "ignore", "--basetemp", str(tmp_path / "own"),
          os.path.join(folder, "python/pytorch/graphbolt")],
-        env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=1800)
+        env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=3600)
     failed = set(re.findall(r"^FAILED \S+?::(\w+)", run.stdout, re.MULTILINE))
     passed = re.search(r"(\d+) passed", run.stdout)
     known = {name for names in OUT.values() for name in names}

@@ -18,7 +18,7 @@ from .graphs import graph_of
 _OF_WORKERS = frozenset({
     "num_workers", "persistent_workers", "prefetch_factor", "worker_init_fn", "multiprocessing_context", "timeout",
     "pin_memory", "generator", "use_prefetch_thread", "use_alternate_streams", "pin_prefetcher", "use_uva",
-    "use_cpu_worker_affinity", "ddp_seed",
+    "use_cpu_worker_affinity",
 })
 _INSTEAD = {
     "gpu_cache": "khop chooses what a device keeps (device_cache of khop serve)",
@@ -35,7 +35,8 @@ class DataLoader(OverSource):
     Options of workers and devices are accepted and have no effect, but for device, to which batches are copied. seed
     decides what is drawn; without it torch's random numbers do. options are further ones of khop.Loader: one decides
     where the argument that means the same keeps its default; where both are given and differ, the loader is refused.
-    With use_ddp each process gets its share of the batches.
+    With use_ddp each process gets its share of the batches, and ddp_seed, which all must have alike, is the default of
+    seed.
 
     Iterations may run at the same time. state_dict, load_state_dict and set_epoch are those of khop.Loader. close()
     ends the server, as does the end of the loader object, or of "with".
@@ -44,7 +45,7 @@ class DataLoader(OverSource):
     def __init__(
         self, graph: Any, indices: Any, graph_sampler: Any, device: Any = None, use_ddp: bool = False, *,
         batch_size: int = 1, drop_last: bool = False, shuffle: bool = False, seed: Optional[int] = None,
-        options: Optional[Mapping[str, Any]] = None, **kwargs: Any,
+        ddp_seed: int = 0, options: Optional[Mapping[str, Any]] = None, **kwargs: Any,
     ) -> None:
         own = inspect.signature(DataLoader).parameters
         unknown_names.check("khop.dgl.DataLoader", kwargs, [*own, *_OF_WORKERS], SECTION, _INSTEAD)
@@ -52,6 +53,8 @@ class DataLoader(OverSource):
             what = type(graph_sampler).__name__
             raise TypeError(f"graph_sampler: {what}: must be a sampler of khop.dgl, such as NeighborSampler, or "
                             f'as_edge_prediction_sampler of one (khop docs migrating, "{SECTION}")')
+        if use_ddp and seed is None and "seed" not in (options or {}):
+            seed = ddp_seed
         how = epochs(options, batch_size=batch_size, shuffle=shuffle, drop_last=drop_last, seed=seed)
         self._scratch: Optional[Scratch] = None
         self._edges = isinstance(graph_sampler, EdgeSampler)

@@ -73,19 +73,14 @@ func (c *conversion) timesOfTables(unit string) error {
 		if s.Unit == "" || s.Unit == unit {
 			continue
 		}
-		for row := range len(s.Times) + len(s.From) {
-			list := s.Times
-			if row >= len(list) {
-				list, row = s.From, row-len(list)
-			}
-			v, ok := list[row], true
-			if v == source.NoTime { // of a row without a first time
-				continue
-			}
-			if list[row], ok = source.InUnit(v, s.Unit, unit); !ok {
-				return source.Error(c.src, "task "+s.Task+", "+s.Name, int64(row),
-					option.Textf("choose a coarser unit by %s", option.NameOf(c.opt, "TimeUnit")),
-					fmt.Errorf("%d%s is a time that int64 does not hold in %s", v, s.Unit, unit))
+		for _, list := range [...][]int64{s.Times, s.From} {
+			for row, v := range list {
+				var ok bool
+				if list[row], ok = source.InUnit(v, s.Unit, unit); !ok {
+					return source.Error(c.src, "task "+s.Task+", "+s.Name, int64(row),
+						option.Textf("choose a coarser unit by %s", option.NameOf(c.opt, "TimeUnit")),
+						fmt.Errorf("%d%s is a time that int64 does not hold in %s", v, s.Unit, unit))
+				}
 			}
 		}
 		s.Unit = unit

@@ -322,7 +322,7 @@ planted: cudasim ## plant faults of 15 classes in kernels and device code; fail 
 	@set -e; exports=$$(tools/cuda-env.sh); eval "$$exports"; python3 tools/planted/planted.py $(ARGS)
 
 .PHONY: judges
-judges: ## run others' test suites against khop, at pinned commits (ONLY=graphar: one suite; FOLDER=DIR: their sources): docs/results/judges.md; 5 GB, 90 minutes
+judges: ## run others' test suites against khop, at pinned commits (ONLY=graphar: one suite; FOLDER=DIR: their sources): docs/results/judges.md; 5 GB, 11 minutes on two cores
 	CGO_ENABLED=0 go build -o dist/khop ./cmd/khop
 	$(MAKE) library
 	$(or $(PYTHON),python3) tools/judges/run.py --setup $(addprefix --only ,$(ONLY)) $(if $(FOLDER),--sources $(FOLDER)) $(ARGS)

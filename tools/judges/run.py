@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs others' test suites against khop, at pinned commits, and writes docs/results/judges.md and judges.json.
 
-    tools/judges/run.py                     all suites; up to 90 minutes on two cores
+    tools/judges/run.py                     all suites; 11 minutes on two cores
     tools/judges/run.py --only graphar      one suite, with the one beside it; may be given several times
     tools/judges/run.py --sources DIR       sources from DIR/NAME (a clone, or files), not from GitHub
     tools/judges/run.py --list              what there is

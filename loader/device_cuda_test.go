@@ -8,6 +8,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -220,14 +221,22 @@ func timeFactors() []factor {
 	}
 }
 
-// seedFactor varies the seeds: nodes or edges.
-func seedFactor() factor {
+// nodesWithTimes are seeds with times, and perhaps with first times: windows.
+func nodesWithTimes(windows bool) loader.SeedSource {
 	timed := graph.NodeIDs([]int64{3, 3, 1, 0, 5, 3, 6, 2, 2})
 	timed.Sets[0].Times = []int64{12, 5, 5, -7, 12, 6, 19, 5, 13}
+	if windows {
+		timed.Sets[0].From = []int64{4, 5, math.MinInt64, -9, 10, 7, 0, math.MinInt64, 13}
+	}
+	return loader.GivenSeeds(timed)
+}
+
+// seedFactor varies the seeds: nodes or edges.
+func seedFactor() factor {
 	sources := []loader.SeedSource{{}, loader.AllNodes(),
 		loader.GivenSeeds(graph.NodeIDs([]int64{3, 3, 1, 0, 5, 3, 6})), loader.GivenSeeds(graph.NodeIDs([]int32{4})),
 		loader.AllEdges(), loader.EdgePairs([]int64{1, 3, 0, 2, 3, 1}, []int64{2, 3, 1, 0, 3, 2}),
-		loader.GivenSeeds(timed)}
+		nodesWithTimes(false)}
 	return factor{"seeds", len(sources), func(c *deviceCase, i int) {
 		c.opt.Seeds, c.timedSeeds, c.allEdges = sources[i], i == 6, i == 4
 	}}

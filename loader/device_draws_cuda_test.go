@@ -171,6 +171,8 @@ func (c *deviceCase) settle() {
 	case path && len(c.graph.Schema().Nodes) > 1: // seeds of other types are refused
 		c.opt.Seeds = loader.GivenSeeds(graph.NodeIDs([]int64{3, 1, 0, 5, 3}))
 		c.timedSeeds, c.allEdges = false, false
+	case err == nil && said.From && c.timedSeeds:
+		c.opt.Seeds = nodesWithTimes(true)
 	}
 	if !strings.HasSuffix(c.opt.Seeds.String(), "edges") {
 		c.opt.Links = loader.LinkOptions{}

@@ -197,6 +197,42 @@ func TestRowsOfATaskMayHaveFirstTimes(t *testing.T) {
 	}
 }
 
+// A lookback is in seconds where times have a unit, and in the unit of times that are plain numbers.
+func TestALookbackOfATaskIsATimeBeforeItsRows(t *testing.T) {
+	for _, x := range []struct {
+		unit, rows string
+		want       func(times []int64) []int64
+		bad        string // the column at fault
+	}{
+		{"us", "2024-01-02,ann,0,86400\n2024-01-04,ann,1,\n2024-01-05,ann,1,9300000000000\n",
+			func(times []int64) []int64 {
+				return []int64{times[0] - 86400*1_000_000, source.NoTime, source.NoTime}
+			}, ""},
+		{"", "100,ann,0,7\n-5,ann,1,0\n-9,ann,1,9223372036854775807\n", func([]int64) []int64 {
+			return []int64{93, -5, source.NoTime}
+		}, ""},
+		{"", "100,ann,0,-7\n", nil, "back"}, {"", "100,ann,0,2024-01-01\n", nil, "back"},
+		{"", "100,ann,0,0.5\n", nil, "back"}, {"both", "100,ann,0,5\n", nil, "back"},
+	} {
+		files := maps.Clone(small)
+		files["tasks/churn/manifest.yaml"] += "lookback_col: back\n"
+		if x.unit == "both" {
+			files["tasks/churn/manifest.yaml"] += "time_from_col: gone\n"
+		}
+		files["tasks/churn/train.csv"] = "at,user,gone,back\n" + x.rows
+		g, err := Reader.Read(t.Context(), sourcetest.Folder(t, "shop", files), &source.Request{})
+		if x.want == nil {
+			var at *formats.Error
+			expect.That(t, errors.As(err, &at) && at.Column == x.bad, "%q: %v", x.rows, err)
+			continue
+		}
+		expect.Ensure(t, err == nil, "%q: %v", x.rows, err)
+		s := g.Splits[slices.IndexFunc(g.Splits, func(s source.Split) bool { return s.Task == "churn" })]
+		expect.That(t, s.Unit == x.unit && slices.Equal(s.From, x.want(s.Times)), "%q: %+v", x.rows, s)
+		expect.OK(t, g.Close())
+	}
+}
+
 // notesOf reads the small database with other files, and spells its notes: "CHANGE COUNT NAME: TEXT".
 func notesOf(t *testing.T, others map[string]string, r *source.Request) string {
 	t.Helper()

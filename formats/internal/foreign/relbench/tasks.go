@@ -24,6 +24,7 @@ type task struct {
 	Type    string      `yaml:"task_type"`
 	Time    string      `yaml:"time_col"`
 	Since   string      `yaml:"time_from_col"`
+	Back    string      `yaml:"lookback_col"`
 	Table   string      `yaml:"entity_table"`
 	Column  string      `yaml:"entity_col"`
 	Target  string      `yaml:"target_col"`
@@ -80,7 +81,7 @@ const rowNumbers = "primary_key"
 func addTasks(m *tables.Mapping, at source.Place, list []*task) (left []*task) {
 	for _, t := range list {
 		table := tables.TaskTable{Task: t.Name, Nodes: t.Table, ID: t.Column, Time: t.Time, From: t.Since,
-			Label: t.Target}
+			Lookback: t.Back, Label: t.Target}
 		if t.From != "" {
 			table.Nodes, table.ID, table.Label = t.From, t.FromCol, ""
 			table.To, table.Targets = t.To, t.ToCol

@@ -116,6 +116,7 @@ type TaskTable struct {
 	ID          string // the column of the nodes' ids
 	Time, Label string // columns; "": it has none
 	From        string // likewise; the first times beside those of Time, in their unit; a row without one has none
+	Lookback    string // in place of From: how long before its time that is, in seconds, or the unit of plain numbers
 	Masked      bool   // it may lack the labels or targets, which somebody keeps
 	// Targets is, in place of labels, a column with lists of ids of nodes of another type, To, which are recommended.
 	Targets, To string

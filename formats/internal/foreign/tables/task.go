@@ -25,7 +25,7 @@ func (x *graphOf) readTask(ctx context.Context, spec *TaskTable) error {
 		return err
 	}
 	r := &taskReader{x: x, t: t, spec: spec, to: source.Split{Task: spec.Task, Name: spec.Split, NodeType: owner},
-		label: -1, time: -1, from: -1, target: -1}
+		label: -1, time: -1, from: -1, lookback: -1, target: -1}
 	if err := r.columns(); err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ type taskReader struct {
 	rows         []byte
 	targets      targets
 	// the places of other columns in want; -1: there are none
-	time, from, label, target int
+	time, from, lookback, label, target int
 }
 
 // columns finds the columns.
@@ -62,8 +62,8 @@ func (r *taskReader) columns() error {
 	for _, c := range []struct {
 		name string
 		at   *int
-	}{{r.spec.ID, nil}, {r.spec.Time, &r.time}, {r.spec.From, &r.from}, {r.spec.Label, &r.label},
-		{r.spec.Targets, &r.target}} {
+	}{{r.spec.ID, nil}, {r.spec.Time, &r.time}, {r.spec.From, &r.from}, {r.spec.Lookback, &r.lookback},
+		{r.spec.Label, &r.label}, {r.spec.Targets, &r.target}} {
 		if masked := r.spec.Masked && (c.at == &r.label || c.at == &r.target); c.name == "" || masked &&
 			r.t.find(c.name) < 0 {
 			continue
@@ -118,16 +118,58 @@ func (r *taskReader) openTimes() error {
 		_, r.to.Unit = f.Stored(timeColumn)
 		r.to.Times = []int64{}
 	}
-	if r.from < 0 {
+	at := max(r.from, r.lookback)
+	if at < 0 {
 		return nil
 	}
-	f := r.field(r.from)
-	if _, unit := f.Stored(timeColumn); f.List || f.DType.IsFloat() || r.time < 0 || unit != r.to.Unit {
+	f := r.field(at)
+	switch _, unit := f.Stored(timeColumn); {
+	case min(r.from, r.lookback) >= 0:
+		return r.t.fail(f.Name, fmt.Errorf("stands beside %q: name one of first times and lookbacks",
+			r.field(min(r.from, r.lookback)).Name))
+	case r.lookback >= 0 && (f.List || f.DType.IsFloat() || r.time < 0 || unit != ""):
+		return r.t.fail(f.Name, fmt.Errorf("is %v in %q: lookbacks are whole numbers beside times", f, unit))
+	case r.from >= 0 && (f.List || f.DType.IsFloat() || r.time < 0 || unit != r.to.Unit):
 		return r.t.fail(f.Name, fmt.Errorf("is %v in %q: first times stand beside times, in their unit %q", f, unit,
 			r.to.Unit))
 	}
 	r.to.From = []int64{}
 	return nil
+}
+
+// timesOf takes the time of row i, and its first time.
+func (r *taskReader) timesOf(b *columnar.Batch, i int) error {
+	if r.to.Times == nil {
+		return nil
+	}
+	at := unified.Int64.Integer(r.times[8*i:])
+	if at == source.NoTime {
+		return b.Fail(r.spec.Time, columnar.AtRow(i, errors.New("the time is missing: leave the row out")))
+	}
+	if r.to.Times = append(r.to.Times, at); r.to.From == nil {
+		return nil
+	}
+	from := unified.Int64.Integer(r.since[8*i:])
+	if r.lookback >= 0 && from != source.NoTime {
+		if from < 0 {
+			return b.Fail(r.spec.Lookback, columnar.AtRow(i, fmt.Errorf("%d is negative", from)))
+		}
+		from = r.before(at, from)
+	}
+	r.to.From = append(r.to.From, from)
+	return nil
+}
+
+// before returns the time that is a lookback before another; NoTime where int64 does not hold it.
+func (r *taskReader) before(at, lookback int64) int64 {
+	ok := true
+	if r.to.Unit != "" {
+		lookback, ok = source.InUnit(lookback, "s", r.to.Unit)
+	}
+	if from := at - lookback; ok && from <= at {
+		return from
+	}
+	return source.NoTime
 }
 
 var errNoLabel = errors.New("the label is missing: leave the row out")
@@ -146,9 +188,9 @@ func (r *taskReader) take(b *columnar.Batch) (err error) {
 			return b.Fail(f.Name, err)
 		}
 	}
-	if r.from >= 0 {
-		f := r.field(r.from)
-		if r.since, err = f.TimesOf(&b.Columns[r.from], b.Rows, unified.Int64, r.since[:0]); err != nil {
+	if at := max(r.from, r.lookback); at >= 0 {
+		f := r.field(at)
+		if r.since, err = f.TimesOf(&b.Columns[at], b.Rows, unified.Int64, r.since[:0]); err != nil {
 			return b.Fail(f.Name, err)
 		}
 	}
@@ -226,15 +268,8 @@ func (r *taskReader) rowsOf(b *columnar.Batch) (err error) {
 			}
 		}
 		r.to.IDs = append(r.to.IDs, id)
-		if r.to.Times != nil {
-			at := unified.Int64.Integer(r.times[8*i:])
-			if at == source.NoTime {
-				return b.Fail(r.spec.Time, columnar.AtRow(i, errors.New("the time is missing: leave the row out")))
-			}
-			r.to.Times = append(r.to.Times, at)
-		}
-		if r.to.From != nil {
-			r.to.From = append(r.to.From, unified.Int64.Integer(r.since[8*i:]))
+		if err := r.timesOf(b, i); err != nil {
+			return err
 		}
 		if r.to.Labels == nil {
 			continue
@@ -243,9 +278,7 @@ func (r *taskReader) rowsOf(b *columnar.Batch) (err error) {
 		if err := r.checkLabel(row, i); err != nil {
 			return b.Fail(r.spec.Label, err)
 		}
-		if r.to.Labels != nil {
-			r.to.Labels = append(r.to.Labels, row...)
-		}
+		r.to.Labels = append(r.to.Labels, row...)
 	}
 	return nil
 }

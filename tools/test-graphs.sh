@@ -36,8 +36,8 @@ PYTHONPATH=tests .venv/bin/python -m pytest -p skips --noted="$PWD/dist/skips-te
 (
     cd integrations/python
     export KHOP_LIBRARY=$work/wheel/khop/lib/libkhop.so
-    PYTHONPATH=src:../../tests "$root/.venv-python/bin/python" -m pytest -p skips --noted="$root/dist/skips-python.txt" -n 2 --dist worksteal
-    PYTHONPATH=src:../../tests "$root/.venv/bin/python" -m pytest -p skips -q -rs -k real tests/test_streams.py
+    PYTHONPATH=src:../../tests "$root/.venv-python/bin/python" -m pytest -p skips --noted="$root/dist/skips-python.txt" -n 2 --dist worksteal &&
+        PYTHONPATH=src:../../tests "$root/.venv/bin/python" -m pytest -p skips -q -rs -k real tests/test_streams.py
 ) 2>&1 | tee -a "$log" || status=$?
 [ $status = 0 ] || fail "the tests of the Python package fail"
 allowed=$(sed -n 's/^pytest //p' tests/allowed-skips.txt)

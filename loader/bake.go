@@ -184,18 +184,19 @@ func noteTimeless(s *recipe.Spec, times []string) {
 	}
 }
 
-// unread refuses times of seeds, and first times, that the sampler does not look at.
+// unread refuses times of seeds, and first times, that the sampler does not look at. times and from say which it does.
 func (a *asked) unread(l *seedlist.List, sampler sampling.Sampler, times, from bool) error {
-	if !l.Timed || l.Count == 0 || l.OnRequest || times && (l.From == nil || from) || !times && a.Times != ReadTimes {
-		return nil
-	}
-	name, _, _ := strings.Cut(sampler.Fingerprint(), " ")
-	if times {
+	name := func() string { return strings.SplitN(sampler.Fingerprint(), " ", 2)[0] }
+	switch {
+	case !l.Timed || l.Count == 0 || l.OnRequest:
+	case !times && a.Times == ReadTimes:
+		return refuse("Times", " is read, but the sampler %q does not look at the times of seeds: batches would have "+
+			"rows that are later than their seeds; take the sampler \"temporal\", or \"ignore\" the times", name())
+	case times && !from && l.From != nil:
 		return option.Textf("%w: the sampler %q does not look at first times, which seeds have: set %s, or leave "+
-			"them out", ErrOptions, name, option.Named("Disjoint"))
+			"them out", ErrOptions, name(), option.Named("Disjoint"))
 	}
-	return refuse("Times", " is read, but the sampler %q does not look at the times of seeds: batches would have rows "+
-		"that are later than their seeds; take the sampler \"temporal\", or \"ignore\" the times", name)
+	return nil
 }
 
 // checkTimes refuses times that the sampler does not read, and an order of times for seeds that have none, or that are

@@ -207,7 +207,7 @@ func (l *List) addLinks(sets []graph.EdgeSet, g *graph.Graph, label, time string
 		for _, e := range set.Types {
 			l.ByEdge[e]++
 		}
-		l.links, l.Count, l.From = append(l.links, r), r.end, append(slices.Clip(l.From), set.From...)
+		l.links, l.Count, l.From = append(l.links, r), r.end, joined(l.From, set.From)
 		l.Timed = l.Timed && r.times.some()
 		l.labelled = l.labelled || r.labels.some()
 	}

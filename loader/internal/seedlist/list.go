@@ -75,12 +75,20 @@ func New(s graph.Seeds, g *graph.Graph, label, time string) (List, error) {
 		if r.types == nil {
 			l.ByType[set.Type] += n
 		}
-		l.sets, l.Count, l.From = append(l.sets, r), r.end, append(slices.Clip(l.From), set.From...)
+		l.sets, l.Count, l.From = append(l.sets, r), r.end, joined(l.From, set.From)
 	}
 	if t := slices.Index(l.ByType, l.Count); t >= 0 && l.Count > 0 { // all are of one type
 		l.key = schema.Nodes[t].Key
 	}
 	return l, nil
+}
+
+// joined returns two lists, one behind the other; the second itself where the first is empty, as it is for one set.
+func joined(a, b []int64) []int64 {
+	if len(a) == 0 {
+		return b
+	}
+	return append(slices.Clip(a), b...)
 }
 
 // At returns item i, 0 <= i < n.

@@ -113,8 +113,9 @@ class Configuration:
         self._names = {None: "seeds", **{part: name for name, part in NODE_VALUES.items()}}
         _need_times(values, "input")
         if seeds is None or isinstance(seeds, str) or isinstance(seeds, tuple) and len(seeds) == 2 and seeds[1] is None:
-            for name in values:
-                raise TypeError(f"{name}: has a time for each of the ids of seeds: give these as an array or a mask")
+            if values:
+                raise TypeError(f"{next(iter(values))}: has a time for each of the ids of seeds: give these as an "
+                                "array or a mask")
             self.options["seeds"] = "all:" + seeds[0] if isinstance(seeds, tuple) else seeds
             return
         if isinstance(seeds, tuple) and len(seeds) == 2 and isinstance(seeds[0], str):
@@ -313,6 +314,7 @@ def numbers_of(name: str, values: Any) -> Any:
 
 
 def _need_times(values: Mapping[str, Any], of: str) -> None:
+    """Refuses windows without an end."""
     if f"{of}_start_time" in values and f"{of}_time" not in values:
         raise TypeError(f"{of}_start_time: is where a window begins that {of}_time ends: give this as well")
 

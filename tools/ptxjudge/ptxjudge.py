@@ -22,7 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEFAULT = [
     "internal/drivertest:Kernels", "internal/rng/rngtest:.", "sparse:Device", "gather/cuda:.", "examples/outside:.",
     "bench/gpu:TestLinesOfEveryMethod", "sampling:TestSamplersMakeOnADeviceWhatTheyMakeOnTheCPU",
-    "sampling:TestDeviceLeavesEdgesOut|TestDeviceDrawsTheNegativesThatTheHostDraws",
+    "sampling:TestDeviceLeavesEdgesOut|TestDeviceDrawsTheNegativesThatTheHostDraws|TestDeviceChoosesOfHubs",
 ]
 MODULES = ("bench", "examples/outside")                     # folders with a go.mod of their own
 COUNTS = ("instructions", "lanes", "sectors", "lines")

@@ -95,14 +95,19 @@ func (w *sequenceWorker[V]) Close() error {
 }
 
 func (w *sequenceWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
-	err := w.beginLists(req, out)
+	asked := *req
+	asked.Exclude = nil // the other sampler leaves them out
+	err := w.beginLists(&asked, out)
 	if err == nil {
 		err = w.rows.of(w.schema, req, w.near, w.values.nodes)
 	}
 	if err == nil {
 		err = w.of.Sample(ctx, &w.rows.Request, &w.from)
 	}
-	if err = cmp.Or(err, w.view()); err != nil {
+	if err == nil {
+		err = w.view()
+	}
+	if err != nil {
 		return err
 	}
 	rows := int(w.rows.numItems())

@@ -71,8 +71,8 @@ func (k Sequence) openDevice(env DeviceEnv, prepared Sampler) (DeviceWorker, err
 	w.kernels = hold(o, &sharedSequenceKernels, loadSequenceKernels)
 	opt := deviceOptions{frontier: AllNodes, bound: r.bound(s, env.BatchSize, &d.Bound), rawFault: true,
 		stages: []stageKind{stagePlace}, placer: w}
-	for range opt.bound.Arrays {
-		opt.arrays = append(opt.arrays, deviceArray{kind: rowOfSeed})
+	for i := range opt.bound.Arrays {
+		opt.arrays = append(opt.arrays, deviceArray{kind: rowOfSeed, pos: opt.bound.Arrays[i].Name == "sequence_edge"})
 	}
 	if w.deviceAssembly = newDeviceAssembly(o, nil, opt); o.err != nil {
 		return nil, errors.Join(o.close(), w.from.Close())
@@ -126,9 +126,9 @@ func (w *deviceSequences) own(_ Rand, out *graph.Sample, to []byte) {
 	*rules = deviceSequenceRules{of: w.from.at(w.from.layout.batch), stage: int64(len(w.from.stages)),
 		hops: int64(w.hops), as: int64(w.as), length: int64(w.length), first: bit(w.first), times: w.times,
 		timeBytes: w.values.times.width(), timed: bit(w.timed())}
-	for i := range w.bound.Arrays {
+	for i := range w.deviceAssembly.bound.Arrays {
 		at := out.Buffers.Arrays[i].Address()
-		switch w.bound.Arrays[i].Name {
+		switch w.deviceAssembly.bound.Arrays[i].Name {
 		case "sequence_type":
 			rules.types = at
 		case "sequence_hop":

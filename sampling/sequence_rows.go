@@ -309,45 +309,40 @@ func (w *sequenceWorker[V]) timeOf(e int, position int64, source V, seed token[V
 // rowRequest is a request whose items are the seeds of another one: each is a node with the times of its item.
 type rowRequest struct {
 	Request
-	times, from []int64 // of items
+	times, from                []int64   // of items
+	seeds, seedTimes, seedFrom [][]int64 // [node type]
 }
 
 // of makes the request. near is the Neighbor that samples, if it is one, and nodes are the times of nodes.
 func (q *rowRequest) of(s *graph.Schema, req *Request, near *Neighbor, nodes []timeColumn) error {
-	timed := near != nil && near.Time.on()
-	if q.Seeds == nil {
-		q.Seeds = make([][]int64, len(s.Nodes))
+	if q.seeds == nil {
+		q.seeds, q.seedTimes, q.seedFrom = make([][]int64, len(s.Nodes)), make([][]int64, len(s.Nodes)),
+			make([][]int64, len(s.Nodes))
 	}
-	q.Times, q.From, q.Exclude, q.Rand = nil, nil, req.Exclude, req.Rand
-	if timed {
-		bounded, _ := req.bounded(true)
-		n := int(req.numItems())
-		q.times = slices.Grow(q.times[:0], n)[:n]
+	n := int(req.numItems())
+	q.Request = Request{Seeds: q.seeds, Exclude: req.Exclude, Rand: req.Rand}
+	if near != nil && near.Time.on() {
+		q.Times, q.times = q.seedTimes, slices.Grow(q.times[:0], n)[:n]
 		if err := req.itemTimes(s, nodes, near.Time.AsOf, q.times); err != nil {
 			return err
 		}
-		q.Times = make([][]int64, len(s.Nodes))
-		if bounded {
-			q.from = slices.Grow(q.from[:0], n)[:n]
+		if bounded, _ := req.bounded(true); bounded {
+			q.From, q.from = q.seedFrom, slices.Grow(q.from[:0], n)[:n]
 			req.itemFrom(q.from)
-			q.From = make([][]int64, len(s.Nodes))
 		}
 	}
 	for t := range s.Nodes {
-		q.Seeds[t] = q.Seeds[t][:0]
-		err := req.seeds(s, t, func(ids []int64, item int) error {
-			q.Seeds[t] = append(q.Seeds[t], ids...)
+		q.seeds[t], q.seedTimes[t], q.seedFrom[t] = q.seeds[t][:0], q.seedTimes[t][:0], q.seedFrom[t][:0]
+		_ = req.seeds(s, t, func(ids []int64, item int) error {
+			q.seeds[t] = append(q.seeds[t], ids...)
 			if q.Times != nil {
-				q.Times[t] = append(q.Times[t], q.times[item:item+len(ids)]...)
+				q.seedTimes[t] = append(q.seedTimes[t], q.times[item:item+len(ids)]...)
 			}
 			if q.From != nil {
-				q.From[t] = append(q.From[t], q.from[item:item+len(ids)]...)
+				q.seedFrom[t] = append(q.seedFrom[t], q.from[item:item+len(ids)]...)
 			}
 			return nil
 		})
-		if err != nil {
-			return err
-		}
 	}
 	return nil
 }

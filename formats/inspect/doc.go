@@ -6,8 +6,8 @@
 //	found, err := inspect.Dataset(ctx, ds, nil)
 //	for _, hint := range found.Hints() { … }
 //
-// Dataset reads all arrays and counts. Hints says in sentences what a person should look at. formats.Check finds what
-// is not valid.
+// Dataset reads all arrays and counts. Hints says in sentences what a person should look at. Shared alone finds nodes
+// that splits have in common. formats.Check finds what is not valid.
 //
 // # Caveats
 //

@@ -28,7 +28,7 @@ type Result struct {
 	Late       []lateSplit  `json:"late"`
 	Leaked     []leakedLink `json:"leaked"`
 
-	Shared []graph.SharedNodes `json:"shared"`
+	Shared []SharedNodes `json:"shared"`
 }
 
 // degreeBin counts the nodes that have From to To in-edges: 0, 1, 2 to 3, 4 to 7, and so on.
@@ -70,9 +70,9 @@ type leakedLink struct {
 // finds too, context.Cause(ctx).
 func Dataset(ctx context.Context, ds *formats.Dataset, progress formats.Progress) (*Result, error) {
 	x := &inspector{ctx: ctx, ds: ds, g: ds.Graph(), s: ds.Graph().Schema(), Result: &Result{
-		NotFinite: []notFinite{}, Late: []lateSplit{}, Leaked: []leakedLink{}, Shared: []graph.SharedNodes{}}}
+		NotFinite: []notFinite{}, Late: []lateSplit{}, Leaked: []leakedLink{}, Shared: []SharedNodes{}}}
 	shared := func() error {
-		x.Shared = append(x.Shared, graph.Shared(x.s, x.g.Splits())...)
+		x.Shared = append(x.Shared, Shared(x.s, x.g.Splits())...)
 		return x.ctx.Err()
 	}
 	err := pinned.Guard(func() error {

@@ -89,7 +89,8 @@ struct Row {
     if (r->first) put_seed(own < in.to ? seg->weights[own] : 0.0f);
     for (int64_t i = in.from + lane_id(); i < in.to; i += kLanes) {
       int64_t at = n + i - in.from - (r->first && i > own);
-      if (at < r->length && !(r->first && i == own)) put(at, seg->source, seg->indices[i], 0, -1, -1, 0, seg->weights[i]);
+      bool other = !(r->first && i == own);
+      if (other && at < r->length) put(at, seg->source, seg->indices[i], 0, -1, -1, 0, seg->weights[i]);
     }
     n = min(r->length, n + in.to - in.from - (r->first && own < in.to));
   }

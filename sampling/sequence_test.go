@@ -151,6 +151,7 @@ func sequencesOf(t *testing.T, s *graph.Schema, k Sequence, out *graph.Sample) (
 			token.weight = weights[i]
 		}
 		token.id = ids[token.typ](local)
+		expect.That(t, arrays["sequence_id"](i) == token.id, "id %d of node %d", arrays["sequence_id"](i), token.id)
 		*row = append(*row, token)
 	}
 	return rows
@@ -201,7 +202,8 @@ func randomSequence(t *testing.T, r *rand.Rand, g *graph.Graph) (k Sequence, req
 		}
 		k.Of = Sampler(PPR{Alpha: 0.15, Epsilon: []float64{1e-2, 1e-3}[r.IntN(2)], As: as})
 		if r.IntN(2) == 0 {
-			k.Of = PinSage{Neighbors: 1, Walks: r.IntN(9), Length: 1 + r.IntN(5), Restart: []float64{0, 0.3}[r.IntN(2)], As: as}
+			k.Of = PinSage{Neighbors: 1, Walks: r.IntN(9), Length: 1 + r.IntN(5), Restart: []float64{0, 0.3}[r.IntN(2)],
+				As: as}
 		}
 		return k, func(batch uint64) *Request {
 			req := randomRequest(r, s, batch)

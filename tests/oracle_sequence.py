@@ -13,7 +13,7 @@ from oracle import Graph, batch_key, bounded, draw, parse_fanouts, permutation, 
 from oracle_choose import NO_TIME
 
 SEED = dict(edge=-1, edge_type=-1, hop=0)  # what a seed that is a token has
-POSITIONS = np.int32  # of graphs with fewer than 2^31 edges
+DTYPES = {"_age": np.int64, "_weight": np.float32}  # others are int32, as are ids and positions below 2^31
 
 
 def double(d):
@@ -271,16 +271,13 @@ def sample(g, of, items, a, K):
     for (name, _), of_type in zip(g.node_types, rows):
         out[f"seeds/{name}"] = np.array([add(t, v) for t, v, _, _ in of_type], np.int64)
     num_nodes = [list(map(len, place))]
-    names, dtypes = ["", "_type"] if len(g.node_types) > 1 else [""], {"": np.int32, "_type": np.int32}
-    for name in of.arrays():
-        names.append("_" + name)
-        dtypes["_" + name] = {"edge": POSITIONS, "age": np.int64, "weight": np.float32}.get(name, np.int32)
+    names = ["", "_id", *["_type"] * (len(g.node_types) > 1), *("_" + name for name in of.arrays())]
     shape = (sum(map(len, rows)), a.sequence)
-    held = {x: np.full(shape, 0 if x in ("_age", "_weight") else -1, dtypes[x]) for x in names}
+    held = {x: np.full(shape, 0 if x in DTYPES else -1, DTYPES.get(x, np.int32)) for x in names}
     for i, (t, v, time, begin) in enumerate(each for of_type in rows for each in of_type):
         for j, (kind, u, said) in zip(range(a.sequence), of.tokens(K, i, t, v, time, begin)):
             for x in names:
-                value = {"": lambda: add(kind, u), "_type": lambda: kind}.get(x, lambda: said[x[1:]])()
+                value = {"": lambda: add(kind, u), "_id": lambda: u, "_type": lambda: kind}.get(x, lambda: said[x[1:]])()
                 held[x][i, j] = (value + 2**63) % 2**64 - 2**63 if x == "_age" else value
     out |= {f"sample/sequence{x}": array for x, array in held.items()}
     num_nodes.append(list(map(len, place)))

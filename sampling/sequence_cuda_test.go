@@ -12,7 +12,7 @@ import (
 
 // A device makes the sequences of the CPU, byte for byte, of drawn graphs and options.
 func TestDeviceMakesSequencesAsTheCPU(t *testing.T) {
-	const seed = 20261202
+	const seed = 20261204
 	r, d, compared := rand.New(rand.NewPCG(seed, 0)), openDevice(t), 0
 	for round := range roundsOrHeavy(25, 400) {
 		types := [][2]int{{1, 1}, {1, 1}, {1, 3}, {3, 6}}[r.IntN(4)]

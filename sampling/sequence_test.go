@@ -61,7 +61,7 @@ func oracleSequence(g *graph.Graph, runs edgeRuns, k Sequence, rows *Request, t 
 				next := entry{s.Edges[e].Src, 0, oracleNext(g, n, s.Edges[e].Src, pos, v.rooted)}
 				token := oracleToken{typ: next.typ, id: next.id, hop: int64(v.hop + 1), edge: pos, edgeType: int64(e)}
 				if n.Time.on() {
-					token.age = seed.time - oracleStep(g, n, next.typ, next.id, pos, seed.time)
+					token.age = seed.time - oracleStep(g, n, next.typ, next.id, pos, v.time)
 				}
 				if hops == 1 {
 					dated = append(dated, token)
@@ -232,6 +232,9 @@ func randomSequence(t *testing.T, r *rand.Rand, g *graph.Graph) (k Sequence, req
 	}
 	if r.IntN(2) == 0 {
 		n = randomTimes(r, s, n)
+		if n.Time.Node != "" && r.IntN(2) == 0 { // steps without a time of their own
+			n.Time.Edge, n.Time.Chain = "", true
+		}
 		timed := n
 		timed.Disjoint = true
 		request = func(batch uint64) *Request { return randomTimedRequest(r, g, timed, batch) }

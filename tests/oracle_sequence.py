@@ -291,10 +291,9 @@ def sample(g, of, items, a, K):
     return out
 
 
-
 def epoch(g, content, a):
     """As oracle.epoch, for options of the command."""
-    types, labels = len(g.node_types), None
+    types, labels = len(g.node_types), ()
     if a.seeds.startswith("edges@"):
         kind, ends, labels, times, first = links_of(g, a)
         kind = kind + types
@@ -306,6 +305,7 @@ def epoch(g, content, a):
         ends, times, first = np.array([[int(line[-2])] for line in lines]), np.array([int(x[-1]) for x in lines]), None
     else:
         kind, ends, times, first = oracle_choose.items_of(g, content, a)
+        labels = np.ones(len(kind), int)
     of = Pages(g, a) if a.sampler == "ppr" else Visits(g, a) if a.sampler == "pinsage" else Neighbors(g, content, a)
     kinds, n = np.unique(kind), len(kind)
     T = [*g.node_keys, *g.edge_keys][kinds[0]] if len(kinds) == 1 else 0

@@ -185,18 +185,24 @@ func TestSequencesEqualTheOracle(t *testing.T) {
 	}
 }
 
+// withinType returns an edge type that joins a node type to itself, and that; -1 without one.
+func withinType(s *graph.Schema) (as string, of int) {
+	of = -1
+	for e := range s.Edges {
+		if s.Edges[e].Src == s.Edges[e].Dst {
+			as, of = s.Edges[e].String(), s.Edges[e].Src
+		}
+	}
+	return as, of
+}
+
 // randomSequence draws a sampler of sequences, with what draws its requests.
 func randomSequence(t *testing.T, r *rand.Rand, g *graph.Graph) (k Sequence, request func(batch uint64) *Request) {
 	s := g.Schema()
 	k = Sequence{Length: 1 + r.IntN(20), SeedFirst: r.IntN(3) == 0}
 	request = func(batch uint64) *Request { return randomRequest(r, s, batch) }
 	if r.IntN(4) == 0 {
-		as, of := "", -1
-		for e := range s.Edges {
-			if s.Edges[e].Src == s.Edges[e].Dst {
-				as, of = s.Edges[e].String(), s.Edges[e].Src
-			}
-		}
+		as, of := withinType(s)
 		if of < 0 {
 			return k, request
 		}

@@ -276,9 +276,9 @@ def sample(g, of, items, a, K):
     held = {x: np.full(shape, 0 if x in DTYPES else -1, DTYPES.get(x, np.int32)) for x in names}
     for i, (t, v, time, begin) in enumerate(each for of_type in rows for each in of_type):
         for j, (kind, u, said) in zip(range(a.sequence), of.tokens(K, i, t, v, time, begin)):
+            said = {"": add(kind, u), "_id": u, "_type": kind, **{f"_{x}": value for x, value in said.items()}}
             for x in names:
-                value = {"": lambda: add(kind, u), "_id": lambda: u, "_type": lambda: kind}.get(x, lambda: said[x[1:]])()
-                held[x][i, j] = (value + 2**63) % 2**64 - 2**63 if x == "_age" else value
+                held[x][i, j] = (said[x] + 2**63) % 2**64 - 2**63 if x == "_age" else said[x]
     out |= {f"sample/sequence{x}": array for x, array in held.items()}
     num_nodes.append(list(map(len, place)))
     for (name, _), ids in zip(g.node_types, place):

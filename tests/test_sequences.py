@@ -8,8 +8,8 @@ import oracle
 from oracle_sequence import edges_of
 from test_golden import by_type
 
-WITHIN = {"shop": ("item", "like"), "typed": ("paper", "cites")}  # a node type, and an edge type that joins it to itself
-PATHS = {"shop": "bought,bought_by", "typed": "writes,rev_writes"}  # that lead from it to itself
+WITHIN = {"shop": ("item", "like"), "typed": ("paper", "cites")}  # a node type, and one of edges within it
+PATHS = {"shop": "bought,bought_by", "typed": "writes,rev_writes"}  # from it to itself
 NODE_TIMES = {"shop": ["--node-time", "time"]}
 
 
@@ -46,8 +46,9 @@ def options_of(name, g, rng, path):
     else:
         kinds = relations if links else [t for t, _ in g.node_types]
         seeds = write_seeds(path, g, rng, kinds, links, rng.integers(3) if timed else 0)
-    options = ["--sequence", rng.integers(1, 41), *some("--seed-first"), "--batch-size", rng.integers(1, 30), "--seed",
-               rng.integers(2**63), "--epoch", rng.integers(2**32), "--batches", 2, *some("--shuffle"), "--seeds", seeds]
+    options = ["--sequence", rng.integers(1, 41), *some("--seed-first"), "--batch-size", rng.integers(1, 30),
+               "--seed", rng.integers(2**63), "--epoch", rng.integers(2**32), "--batches", 2, *some("--shuffle"),
+               "--seeds", seeds]
     if links:
         options += some("--negatives", "uniform", "--negative-ratio", rng.choice([0.5, 1, 2.7]), *some("--strict"),
                         "--corrupt", rng.choice(["source", "target", "either", "both"]), "--negative-tries",
@@ -79,7 +80,8 @@ def options_of(name, g, rng, path):
             "--time", rng.choice(["time", "none"], p=[0.7, 0.3]) if nodes else "time", *some("--chain"),
             "--time-rules", lists(["not-after", "not-after", "before", "any"]), "--window", lists([0, 30, 100]),
             *(["--recent"] if how == "recent" and not replace else []),
-            *(["--half-life", rng.choice([3.5, 60]), *some("--weight", "weight")] if how == "age" and not replace else [])]
+            *(["--half-life", rng.choice([3.5, 60]), *some("--weight", "weight")]
+              if how == "age" and not replace else [])]
 
 
 @pytest.mark.parametrize("name", ["events", "shop", "sbm", "typed"])

@@ -40,10 +40,10 @@ struct Row {
     return load_id(seg->positions, i, r->of->widePositions);
   }
 
-  // The time of the step over pick i of an edge type.
-  __device__ __forceinline__ int64_t time_of(const Segment* seg, int64_t i) const {
+  // The time of the step over pick i of an edge type, from the node at a place of its list.
+  __device__ __forceinline__ int64_t time_of(const Segment* seg, int64_t i, int64_t from) const {
     if (r->times) return load_id(r->times, position(seg, i), r->timeBytes == 8);
-    if (!seg->sourceTimes) return asOf;
+    if (!seg->sourceTimes) return list(seg->target)->times[from];
     return load_id(seg->sourceTimes, load_id(list(seg->source)->ids, seg->indices[i], r->of->wideIds),
                    seg->sourceTimeBytes == 8);
   }
@@ -63,8 +63,9 @@ struct Row {
     if (r->ages) r->ages[cell] = age;
     if (r->weights) r->weights[cell] = weight;
   }
-  __device__ __forceinline__ void put_pick(int64_t at, const Segment* seg, int64_t e, int64_t i, int64_t hop) const {
-    put(at, seg->source, seg->indices[i], hop, e, position(seg, i), r->timed ? asOf - time_of(seg, i) : 0, 0);
+  __device__ __forceinline__ void put_pick(int64_t at, const Segment* seg, int64_t e, int64_t i, int64_t hop,
+                                           int64_t from) const {
+    put(at, seg->source, seg->indices[i], hop, e, position(seg, i), r->timed ? asOf - time_of(seg, i, from) : 0, 0);
   }
   __device__ __forceinline__ void put_seed(float weight) {
     if (lane_id() == 0) put(0, type, seed, 0, -1, -1, 0, weight);
@@ -111,9 +112,9 @@ struct Row {
       if (!r->timed || in.from == in.to) continue;
       bool mine = true;
       for (int64_t i = in.from + lane_id(); i < in.to; i += kLanes)
-        mine = mine && (i == in.from ? before : time_of(seg, i - 1)) <= time_of(seg, i);
+        mine = mine && (i == in.from ? before : time_of(seg, i - 1, seed)) <= time_of(seg, i, seed);
       ascend = ascend && __all_sync(kFull, mine);
-      before = time_of(seg, in.to - 1);
+      before = time_of(seg, in.to - 1, seed);
     }
     int64_t many = min(all, r->length - begin), done = 0;
     if (r->timed && !ascend) return pick_late(many, types);
@@ -123,7 +124,7 @@ struct Row {
       for (int64_t i = in.from + lane_id(); i < in.to; i += kLanes) {
         int64_t at = done + i - in.from;
         if (r->timed) at = all - 1 - at;
-        if (at < many) put_pick(begin + at, seg, e, i, 1);
+        if (at < many) put_pick(begin + at, seg, e, i, 1, seed);
       }
       done += in.to - in.from;
     }
@@ -140,7 +141,7 @@ struct Row {
         const Segment* seg = segment(e);
         Range in = picks(seg, type, seed);
         for (int64_t i = in.from + lane_id(); i < in.to; i += kLanes) {
-          int64_t t = time_of(seg, i), number = done + i - in.from;
+          int64_t t = time_of(seg, i, seed), number = done + i - in.from;
           bool left = t < lastTime || (t == lastTime && number < last);
           if (left && later(t, number)) time = t, at = number;
         }
@@ -156,7 +157,7 @@ struct Row {
         const Segment* seg = segment(e);
         Range in = picks(seg, type, seed);
         int64_t i = in.from + at - done;
-        if (lane_id() == 0 && in.from <= i && i < in.to) put_pick(n, seg, e, i, 1);
+        if (lane_id() == 0 && in.from <= i && i < in.to) put_pick(n, seg, e, i, 1, seed);
         done += in.to - in.from;
       }
       lastTime = time, last = at, n++;
@@ -189,7 +190,7 @@ struct Row {
         fresh = fresh && *mark == lane_id() - kLanes;
         unsigned which = __ballot_sync(kFull, fresh);
         int64_t at = n + __popc(which & ((1u << lane_id()) - 1));
-        if (fresh && at < r->length) put_pick(at, seg, e, i, hop + 1);
+        if (fresh && at < r->length) put_pick(at, seg, e, i, hop + 1, place);
         n = min(r->length, n + __popc(which));
         __syncwarp();
       }

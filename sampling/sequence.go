@@ -68,8 +68,7 @@ func (k Sequence) rules(s *graph.Schema, batchSize int) (r sequenceRules, d Desc
 	case Neighbor:
 		if of.Induced || of.Frontier != NewNodes {
 			return r, d, fmt.Errorf("%w: sequences of induced edges, or with the frontier %v: their nodes are those "+
-				"that picks reach first: leave Induced out, and take the frontier %v", ErrOptions, of.Frontier,
-				NewNodes)
+				"that picks reach first: leave Induced out, and take the frontier %v", ErrOptions, AllNodes, NewNodes)
 		}
 		of.Disjoint, of.Time = true, of.Time.of(s)
 		r.of, r.near = of, &of

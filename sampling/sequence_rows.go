@@ -289,14 +289,14 @@ func (w *sequenceWorker[V]) expand(seed, from reached) {
 			w.queue = append(w.queue, k)
 			node, position := w.node(k), b.position(int(i))
 			if w.row.put(node, w.lists[k.typ].offset, k, e, position); w.timed() {
-				w.row.age(w.found[seed.typ].times[seed.local] - w.timeOf(e, position, node, seed))
+				w.row.age(w.found[seed.typ].times[seed.local] - w.timeOf(e, position, node, from))
 			}
 		}
 	}
 }
 
-// timeOf returns the time of the step over an edge, whose source is a fused id.
-func (w *sequenceWorker[V]) timeOf(e int, position int64, source V, seed reached) int64 {
+// timeOf returns the time of the step from a node over an edge, whose source is a fused id.
+func (w *sequenceWorker[V]) timeOf(e int, position int64, source V, from reached) int64 {
 	src := w.schema.Edges[e].Src
 	switch v := &w.values; {
 	case v.times.valid():
@@ -304,7 +304,7 @@ func (w *sequenceWorker[V]) timeOf(e int, position int64, source V, seed reached
 	case v.nodes[src].valid():
 		return v.nodes[src].at(int64(source - w.lists[src].offset))
 	}
-	return w.found[seed.typ].times[seed.local]
+	return w.found[from.typ].times[from.local]
 }
 
 // tokenRow is the row at hand, in the arrays of a sample; those that it does not have are nil.

@@ -61,7 +61,7 @@ func oracleSequence(g *graph.Graph, runs edgeRuns, k Sequence, rows *Request, t 
 				next := entry{s.Edges[e].Src, 0, oracleNext(g, n, s.Edges[e].Src, pos, v.rooted)}
 				token := oracleToken{typ: next.typ, id: next.id, hop: int64(v.hop + 1), edge: pos, edgeType: int64(e)}
 				if n.Time.on() {
-					token.age = seed.time - oracleStep(g, n, next.typ, next.id, pos, seed.time)
+					token.age = seed.time - oracleStep(g, n, next.typ, next.id, pos, v.time)
 				}
 				if hops == 1 {
 					dated = append(dated, token)
@@ -185,18 +185,24 @@ func TestSequencesEqualTheOracle(t *testing.T) {
 	}
 }
 
+// withinType returns an edge type that joins a node type to itself, and that; -1 without one.
+func withinType(s *graph.Schema) (as string, of int) {
+	of = -1
+	for e := range s.Edges {
+		if s.Edges[e].Src == s.Edges[e].Dst {
+			as, of = s.Edges[e].String(), s.Edges[e].Src
+		}
+	}
+	return as, of
+}
+
 // randomSequence draws a sampler of sequences, with what draws its requests.
 func randomSequence(t *testing.T, r *rand.Rand, g *graph.Graph) (k Sequence, request func(batch uint64) *Request) {
 	s := g.Schema()
 	k = Sequence{Length: 1 + r.IntN(20), SeedFirst: r.IntN(3) == 0}
 	request = func(batch uint64) *Request { return randomRequest(r, s, batch) }
 	if r.IntN(4) == 0 {
-		as, of := "", -1
-		for e := range s.Edges {
-			if s.Edges[e].Src == s.Edges[e].Dst {
-				as, of = s.Edges[e].String(), s.Edges[e].Src
-			}
-		}
+		as, of := withinType(s)
 		if of < 0 {
 			return k, request
 		}
@@ -237,6 +243,9 @@ func randomSequence(t *testing.T, r *rand.Rand, g *graph.Graph) (k Sequence, req
 	if r.IntN(2) == 0 {
 		n = randomTimes(r, s, n)
 		n.Together = n.Together && n.Time.Node == "" && n.Time.RulesPerType == nil && n.Time.WindowPerType == nil
+		if n.Time.Node != "" && r.IntN(2) == 0 { // steps without a time of their own
+			n.Time.Edge, n.Time.Chain = "", true
+		}
 		timed := n
 		timed.Disjoint = true
 		request = func(batch uint64) *Request { return randomTimedRequest(r, g, timed, batch) }

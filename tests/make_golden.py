@@ -90,6 +90,53 @@ TIMES_OF_NODES = [
     "--sampler temporal --time none --node-time time --recent --fanouts 3,3 --batch-size 40 --seed 7 --seeds all:item "
     "--disjoint --frontier new --batches 3",
 ]
+SEQUENCES = [  # of every graph
+    "--sequence 20 --fanouts 15 --batch-size 64 --seed 7 --seeds all --shuffle --batches 3",
+    "--sequence 12 --seed-first --fanouts 15 --replace --batch-size 64 --seed 7 --seeds all --shuffle --batches 3",
+    "--sequence 20 --seed-first --fanouts 5,3 --batch-size 64 --seed 7 --seeds all --shuffle --batches 3",
+    "--sequence 40 --fanouts 4,3,2 --batch-size 20 --seed 7 --seeds all --shuffle --batches 3",
+    "--sequence 9 --fanouts 4,3 --together --batch-size 20 --seed 7 --seeds all --shuffle --batches 3",
+]
+SCORES = [  # of graphs with one type of each
+    "--sequence 16 --sampler ppr --batch-size 20 --seed 7 --seeds all --shuffle --batches 3",
+    "--sequence 5 --seed-first --sampler ppr --alpha 0.5 --epsilon 0.01 --batch-size 20 --seed 7 --seeds all --batches "
+    "3",
+    "--sequence 12 --sampler pinsage --batch-size 20 --seed 7 --seeds all --shuffle --batches 3",
+    "--sequence 12 --seed-first --sampler pinsage --walks 20 --length 4 --restart 0.2 --stop 0.1 --batch-size 20 "
+    "--seed 7 --seeds all --batches 3",
+]
+PAPERS = [  # scores, where there are several types
+    "--sequence 16 --seed-first --sampler ppr --edge-type cites --epsilon 0.001 --batch-size 20 --seed 7 --seeds "
+    "all:paper --shuffle --batches 3",
+    "--sequence 12 --sampler pinsage --edge-type cites --metapath writes,rev_writes --length 6 --restart 0.1 "
+    "--batch-size 20 --seed 7 --seeds all:paper --shuffle --batches 3",
+]
+TIMED = [  # sequences with times
+    "--sequence 20 --sampler temporal --as-of 150 --fanouts=-1 --batch-size 20 --seed 7 --seeds all --shuffle "
+    "--batches 3",
+    "--sequence 8 --seed-first --sampler temporal --as-of 250 --recent --window 90 --fanouts 12 --batch-size 30 --seed "
+    "7 --seeds all --batches 3",
+    "--sequence 30 --sampler temporal --as-of 250 --half-life 40 --weight weight --mask mask --chain --fanouts 4,3,2 "
+    "--batch-size 30 --seed 7 --seeds all --shuffle --batches 3",
+]
+LATEST = [  # with windows of each seed, edges as seeds, and directions
+    "--sequence 20 --sampler temporal --seeds window@golden/windows.txt --fanouts 5,3 --time-rules before,any --chain "
+    "--batch-size 60 --seed 7 --shuffle",
+    "--sequence 20 --sampler temporal --seeds window@golden/windows.txt --fanouts=-1 --batch-size 60 --seed 7 "
+    "--seed-first",
+    "--sequence 10 --sampler temporal --seeds all-edges --link-time time --fanouts 4,3 --batch-size 50 --seed 7 "
+    "--shuffle --exclude-seeds reverse --batches 3",
+    "--sequence 10 --seeds all-edges --link-time time --sampler temporal --fanouts 6 --direction both --recent "
+    "--batch-size 50 --seed 7 --shuffle --negatives uniform --strict --batches 3",
+    "--sequence 10 --weight weight --replace --share 0.5 --fanouts 9 --direction out --batch-size 50 --seed 7 --seeds "
+    "all --shuffle --batches 3",
+]
+BORN = [  # with times of nodes alone: steps from nodes without a time have that of the node before
+    "--sequence 20 --sampler temporal --time none --node-time time --chain --as-of 250 --fanouts 5,3,2 --batch-size 40 "
+    "--seed 7 --seeds all --shuffle --batches 3",
+    "--sequence 9 --seed-first --sampler temporal --time none --node-time time --time-rules any --as-of 90 --fanouts "
+    "bought=9;like=4 --batch-size 40 --seed 7 --seeds all --shuffle --batches 3",
+]
 TYPED = SHAPES + [
     "--fanouts cites=15,10;writes=5,5 --batch-size 64 --seed 7 --seeds train --shuffle --batches 4",
     "--fanouts cites=15,10;writes=5,5 --batch-size 64 --seed 7 --seeds all --shuffle --batches 4",
@@ -125,15 +172,18 @@ TINY = [
 
 def spelled(case):
     """A case with the frontier in it, so that a default is nobody's matter."""
-    return case if "--frontier" in case else case + " --frontier all"
+    if "--frontier" in case or "ppr" in case or "pinsage" in case:
+        return case
+    return case + (" --frontier new" if "--sequence" in case else " --frontier all")
 
 
 CASES = {name: list(map(spelled, cases)) for name, cases in {
     "golden-v1-plain": TINY, "golden-v1-typed": TINY,
-    "sbm": SHAPES + LABOR, "typed": TYPED + LABOR, "rmat": LARGE,
+    "sbm": SHAPES + LABOR + SEQUENCES + SCORES, "typed": TYPED + LABOR + SEQUENCES + PAPERS, "rmat": LARGE,
     "tolokers": SPLITS, "minesweeper": SPLITS, "actor": SPLITS, "squirrel_filtered": SPLITS,
     "cora_ml": REAL, "citeseer": REAL, "musae-facebook-page": REAL, "CollegeMsg": REAL, "ogbl-ddi": REAL,
-    "cnr-2000": LARGE, "events": CHOOSE + EDGES + WINDOWS, "shop": CHOOSE + TIMES_OF_NODES, "messages": EDGES,
+    "cnr-2000": LARGE, "events": CHOOSE + EDGES + WINDOWS + SEQUENCES + SCORES + TIMED + LATEST,
+    "shop": CHOOSE + TIMES_OF_NODES + SEQUENCES + TIMED + BORN, "messages": EDGES,
 }.items()}
 
 

@@ -292,15 +292,12 @@ def load(root):
 
 
 def parse_fanouts(text, edge_types):
-    """A list of fan-outs an edge type: "15,10" for all, or "cites=15,10;writes=5;*=2" by relation; * is all others."""
-    if "=" not in text:
-        return [[int(k) for k in text.split(",")] for _ in edge_types]
-    given = dict(part.split("=") for part in text.split(";"))
-    return [[int(k) for k in given.get(relation, given.get("*", "0")).split(",")] for _, relation, _ in edge_types]
+    """A list of fan-outs an edge type: "15,10" for all, or "cites=15,10;writes=5;*=2"; 0 where no type is named."""
+    return [each or [0] for each in lists_of(text, edge_types, int)]
 
 
 def lists_of(text, edge_types, value):
-    """A list of values an edge type, as in parse_fanouts; the default where no type is named."""
+    """A list of values an edge type, by its relation or full name; * is all others; empty where no type is named."""
     if "=" not in text:
         return [[value(k) for k in text.split(",")] for _ in edge_types]
     given = dict(part.split("=") for part in text.split(";"))
@@ -335,18 +332,30 @@ def main(arguments):
     for option, default in (("batch-size", 1024), ("seed", 0), ("epoch", 0), ("instance", 0), ("split", 0),
                             ("first", 0), ("batches", None)):
         p.add_argument("--" + option, type=int, default=default)
-    p.add_argument("--sampler", choices=("neighbor", "labor", "temporal"), default="neighbor")
+    p.add_argument("--sampler", choices=("neighbor", "labor", "temporal", "ppr", "pinsage"), default="neighbor")
     p.add_argument("--batch-dependency", type=int, default=1)
     for option in ("weight", "mask", "node-time", "link-time"):
         p.add_argument("--" + option)
     for option, kind, default in (("time", str, "time"), ("time-rules", str, "not-after"), ("share", float, 0),
-                                  ("half-life", float, 0), ("window", str, "0")):
+                                  ("half-life", float, 0), ("window", str, "0"), ("sequence", int, 0),
+                                  ("alpha", float, 0.15), ("epsilon", float, 0.0001), ("edge-type", str, ""),
+                                  ("walks", int, 10), ("length", int, 2), ("restart", float, 0), ("stop", float, 0),
+                                  ("metapath", str, ""), ("negatives", str, "none"), ("negative-ratio", float, 1),
+                                  ("corrupt", str, "target"), ("negative-tries", int, 16),
+                                  ("exclude-seeds", str, "none"), ("direction", str, "in")):
         p.add_argument("--" + option, type=kind, default=default)
     p.add_argument("--as-of", type=int)
-    for option in ("shuffle", "replace", "digest", "poisson", "layer-dependent", "disjoint", "recent", "chain"):
+    for option in ("shuffle", "replace", "digest", "poisson", "layer-dependent", "disjoint", "recent", "chain",
+                   "seed-first", "strict", "together"):
         p.add_argument("--" + option, action="store_true")
     a = p.parse_args(arguments)
     g, content = load(a.dataset)
+    if a.sequence:
+        import oracle_sequence
+
+        for b, arrays in oracle_sequence.epoch(g, content, a):
+            yield f"{b} {digest(arrays)} {digest(*with_columns(g, arrays))}"
+        return
     if a.sampler == "temporal" or a.weight or a.mask or a.share or a.disjoint:
         import oracle_choose
 

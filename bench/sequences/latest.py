@@ -1,6 +1,9 @@
 """The latest 20 neighbours of each seed as [seeds, 20], khop beside TGM, PyG and pyg-lib: milliseconds a batch.
 
-    python bench/sequences/latest.py WORK/wiki      # what stream.py made; TGM's sources are on PYTHONPATH
+    python bench/sequences/latest.py WORK/wiki      # what graphs.py made
+
+It needs torch, torch_geometric, pyg-lib (bench/peers/pyg_lib_build.py makes it), and TGM's sources on PYTHONPATH
+(tgm-team/tgm at 5183dc9d); and KHOP_LIBRARY.
 
 A batch is 200 events: 600 seeds, the sources, targets and one random node for each, which see the events of earlier
 batches. Each contestant takes the same windows of the stream in turn, round after round; those that keep a state have
@@ -265,17 +268,18 @@ def main():
     stream = Stream(args.folder)
     first = stream.batches // 2 if args.first is None else args.first
     contestants = {name: CONTESTANTS[name](stream) for name in args.only.split(",")}
-    took, whole = {name: [] for name in contestants}, {name: [] for name in contestants}
+    took, busy, whole = ({name: [] for name in contestants} for _ in range(3))
     for number in range(args.rounds):
         begin = first + number * args.batches
         count = min(args.batches, stream.batches - begin)
         for name, contestant in contestants.items():
             started = time.perf_counter()
             contestant.begin(begin, count)
-            ready = time.perf_counter()
+            ready, work = time.perf_counter(), time.process_time()
             for i in range(begin, begin + count):
                 contestant.batch(i)
             took[name].append((time.perf_counter() - ready) / count * 1e3)
+            busy[name].append((time.process_time() - work) / count * 1e3)
             whole[name].append(ready - started)
     report = {}
     begin = first + args.rounds * args.batches
@@ -288,11 +292,11 @@ def main():
                 true = stream.history.others(stream.history.table(asked, contestant.before(i))[0], asked)
                 right += int((true.sort(1).values == found.sort(1).values).all(1).sum())
                 seeds += len(asked)
-        report[name] = {"ms": statistics.median(took[name]), "least": min(took[name]), "most": max(took[name]),
-                        "rounds": took[name], "begin_seconds": whole[name], "right": right / seeds if seeds else None}
+        report[name] = {"ms": statistics.median(took[name]), "rounds": took[name], "begin_seconds": whole[name],
+                        "processor_ms": statistics.median(busy[name]), "right": right / seeds if seeds else None}
         share = f", {right / seeds:.2%} of the seeds have the right neighbours" if seeds else ""
-        print(f"{name}: {report[name]['ms']:.3f} ms a batch ({min(took[name]):.3f} to {max(took[name]):.3f}){share}",
-              flush=True)
+        print(f"{name}: {report[name]['ms']:.3f} ms a batch ({min(took[name]):.3f} to {max(took[name]):.3f}), "
+              f"{report[name]['processor_ms']:.3f} of processors{share}", flush=True)
     if args.json:
         args.json.write_text(json.dumps(report, indent=1))
 

@@ -3,7 +3,7 @@
     python bench/sequences/reached.py hops WORK/cnr.khop
     python bench/sequences/reached.py ppr WORK/cnr.khop --gigl GIGL
 
-GIGL is a checkout of Snapchat/GiGL: its functions of graph_transformer.py that make sequences are read from there, and
+GIGL is a checkout of Snapchat/GiGL (fee4ba50): its functions of graph_transformer.py that make sequences are read from there, and
 its kernel of PPR (gigl-core) is built. Its own loaders need a cluster: here pyg-lib samples for them, and neighbours
 come from the CSC in memory, in torch. Contestants take the same seeds in turn, round after round; ids of all nodes,
 -1 behind the end, are the result.
@@ -247,14 +247,15 @@ def main():
     names = args.only.split(",") if args.only else [n for n in CONTESTS[args.contest] if args.gigl or "GiGL" not in n]
     ways = {name: CONTESTS[args.contest][name](graph, args) for name in names}
     draw = torch.Generator().manual_seed(1)
-    took, tokens, last = {n: [] for n in ways}, {n: [] for n in ways}, {}
+    took, busy, tokens, last = {n: [] for n in ways}, {n: [] for n in ways}, {n: [] for n in ways}, {}
     for _ in range(args.rounds + 1):
         batches = [torch.randperm(graph.nodes, generator=draw)[:SEEDS] for _ in range(args.batches)]
         for name, batch in ways.items():
-            begin = time.perf_counter()
+            begin, work = time.perf_counter(), time.process_time()
             for seeds in batches:
                 last[name] = batch(seeds)
             took[name].append((time.perf_counter() - begin) / args.batches * 1e3)
+            busy[name].append((time.process_time() - work) / args.batches * 1e3)
             tokens[name].append(float((last[name] >= 0).sum(1).float().mean()))
     report = {}
     first = next(iter(ways))
@@ -262,9 +263,11 @@ def main():
         rounds = took[name][1:]  # the first warms up
         same = [len(set(a.tolist()) & set(b.tolist()) - {-1}) / max(len(set(b.tolist()) - {-1}), 1)
                 for a, b in zip(last[name], last[first])]
-        report[name] = {"ms": statistics.median(rounds), "rounds": rounds, "tokens": statistics.mean(tokens[name]),
+        report[name] = {"ms": statistics.median(rounds), "rounds": rounds,
+                        "processor_ms": statistics.median(busy[name][1:]), "tokens": statistics.mean(tokens[name]),
                         "shared": statistics.mean(same)}
         print(f"{name}: {report[name]['ms']:.2f} ms a batch ({min(rounds):.2f} to {max(rounds):.2f}), "
+              f"{report[name]['processor_ms']:.2f} of processors, "
               f"{report[name]['tokens']:.1f} tokens a row, {report[name]['shared']:.1%} of {first}'s", flush=True)
     if args.json:
         args.json.write_text(json.dumps(report, indent=1))

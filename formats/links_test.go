@@ -162,3 +162,18 @@ func TestFirstTimesOfTasksComeBackAsTheyWereWritten(t *testing.T) {
 	})
 	expect.Says(t, openError(dir), ErrCorrupt, "out of place", "first times without times")
 }
+
+func TestLinksAreSeeds(t *testing.T) {
+	dir, _ := writeLinks(t)
+	ds := open(t, dir)
+	links := expect.Must(ds.Links("valid", 0))(t)
+	seeds := expect.Must(links.Seeds())(t)
+	expect.Ensure(t, len(seeds.Edges) == 2, "%d sets", len(seeds.Edges))
+	for i, labels := range [][]int64{nil, {1, 0, 1}} {
+		set := seeds.Edges[i]
+		if set.Type != i || !slices.Equal(set.Labels, labels) || !equalTensors(set.Sources, links.Sets[i].Sources) ||
+			!equalTensors(set.Targets, links.Sets[i].Targets) {
+			t.Errorf("set %d: %+v", i, set)
+		}
+	}
+}

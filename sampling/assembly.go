@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/graph"
@@ -44,6 +45,7 @@ type assembly[V nodeID] struct {
 	local  relabeler[V]
 	direct *directMap[V] // local, where it is that
 	forest *forest[V]    // in place of local where trees are kept apart, else nil
+	raw    [][]V         // [edge type]: sources of picks, which then get no local ids; nil for those that do
 	edges  []edgeState   // [edge type]
 	made   [][]edgeState // [layer][edge type]: edges when the layer's hop was done
 	stages []stage[V]    // [edge type] of the hop at hand
@@ -314,7 +316,9 @@ func (a *assembly[V]) expand(st *stage[V], out *graph.Sample, p picker[V]) error
 	if total == int64(st.have) {
 		return nil
 	}
-	if a.forest != nil {
+	if a.raw != nil {
+		a.raw[st.edgeType] = slices.Grow(a.raw[st.edgeType][:0], int(total))
+	} else if a.forest != nil {
 		a.forest.expand(st, indptr)
 	}
 	err = a.stream(st, a.fromDisk(a.past(st, p, indptr)), out, local[st.have:total], &pos)

@@ -24,6 +24,8 @@ var moreSamplers = map[string]Sampler{
 	"times of trees":   Neighbor{Fanouts: []int{3, 2}, Frontier: AllNodes, Time: Temporal{Edge: "t"}, Disjoint: true},
 	"labor, shared":    Labor{Fanouts: []int{3, 2}, Frontier: AllNodes, LayerDependent: true, BatchDependency: 3},
 	"shadow, replaced": Shadow{Fanouts: []int{3, 2}, Replace: true},
+	"sequence, hops":   Sequence{Of: Neighbor{Fanouts: []int{4, 3}}, Length: 9},
+	"sequence, latest": Sequence{Of: Neighbor{Fanouts: []int{5}, Time: Temporal{Edge: "t", Recent: true}}, Length: 4},
 }
 
 // allSamplers are moreSamplers and statedSamplers.
@@ -69,6 +71,13 @@ var knownBeside = map[string]Sampler{
 	"fastgcn, all":    FastGCN{Nodes: []int{All, 5}},
 	"hgt, all":        HGT{Nodes: []int{2, All}},
 	"walk, path":      Walk{Length: 4, Metapath: []string{"r1", "r2"}, Edges: true},
+	"sequence, out":   Sequence{Of: Neighbor{Fanouts: []int{4, 3}, Direction: Out}, Length: 9},
+	"sequence, both":  Sequence{Of: Neighbor{Fanouts: []int{4}, Direction: Both, Replace: true}, Length: 9},
+	"sequence, first": Sequence{Of: Neighbor{Fanouts: []int{All}, Time: Temporal{Edge: "t"}}, Length: 7, SeedFirst: true},
+	"sequence, chain": Sequence{Of: Neighbor{Fanouts: []int{4, 3, 2}, Time: Temporal{Edge: "t", Chain: true}}, Length: 20,
+		SeedFirst: true},
+	"sequence, walks": Sequence{Of: PinSage{Walks: 5, Length: 3, As: "r0"}, Length: 4},
+	"sequence, ppr":   Sequence{Of: PPR{As: "r0"}, Length: 8, SeedFirst: true},
 }
 
 // knownRequest is batch number n of a sampler on a graph: seeds of every type, with times; or an item.
@@ -78,6 +87,9 @@ func knownRequest(g *graph.Graph, s Sampler, n, seeds int) *Request {
 	if d, _ := s.Describe(schema, seeds); d.Items != nil && n < 3 {
 		req.Items = []int64{int64(n) % d.Items.Count}
 		return req
+	}
+	if k, ok := s.(Sequence); ok {
+		s = k.Of
 	}
 	if n == 2 {
 		req.Edges = make([]SeedEdges, len(schema.Edges))

@@ -13,7 +13,8 @@ type rowKind uint8
 const (
 	rowOfNode  rowKind = iota // each node of a type
 	rowOfEdge                 // each edge of a type in a layer's block
-	rowOfWalks                // some rows for each seed
+	rowOfWalks                // some rows for each distinct seed
+	rowOfSeed                 // each seed
 )
 
 // deviceArray is an array that a sampler adds.
@@ -50,13 +51,16 @@ func (w *deviceAssembly) seeds(req *Request) (n int64) {
 	return n
 }
 
-// rowsOf returns the rows of an array, by the nodes of each type, the edges of each stage's blocks, and the seeds.
+// rowsOf returns the rows of an array, by the nodes of each type, the edges of each stage's blocks, and the distinct
+// seeds.
 func (w *deviceAssembly) rowsOf(a *deviceArray, nodes []int64, edges [][]int64, seeds int64) int64 {
 	switch a.kind {
 	case rowOfNode:
 		return nodes[a.at]
 	case rowOfEdge:
 		return edges[a.stage][a.at]
+	case rowOfSeed:
+		return w.numSeeds
 	default:
 		return seeds * a.each
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"unsafe"
 
@@ -81,6 +82,7 @@ type deviceAssembly struct {
 	guess        int64        // edges of a hop that the first batch has room for; 0 once a batch has told their number
 	seedRoom     int64        // seeds that the description has room for
 	items        int64        // of the batch
+	numSeeds     int64        // likewise, ends of edges included
 	asOf         []int64      // the times of these
 	bounded      bool         // these have first times
 	exclusion    excludedEdges
@@ -268,6 +270,9 @@ func (w *deviceAssembly) Close() error {
 	return errors.Join(errs...)
 }
 
+// owns makes the worker close something with itself.
+func (w *deviceAssembly) owns(c io.Closer) { w.holds.owned = append(w.holds.owned, c) }
+
 func (w *deviceAssembly) Enqueue(ctx context.Context, req *Request, out *graph.Sample) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -327,7 +332,7 @@ func (w *deviceAssembly) checkRequest(req *Request, out *graph.Sample) error {
 	if err := req.check(s, w.bound.Layers, out); err != nil {
 		return err
 	}
-	w.items = req.numItems()
+	w.items, w.numSeeds = req.numItems(), w.seeds(req)
 	if len(out.Arrays) != len(w.bound.Arrays) {
 		return errArrays(len(out.Arrays), len(w.bound.Arrays))
 	}

@@ -25,7 +25,7 @@ type room struct{ nodes, edges [][]int64 }
 
 // needed returns what the worker's last batch needed, to the cell.
 func (o *onDevice) needed() (r room) {
-	w := o.worker.(*deviceAssembly)
+	w := o.assembly()
 	for h := range w.bound.Layers + 1 {
 		r.nodes = append(r.nodes, slices.Clone(w.lengths(h)))
 	}
@@ -53,7 +53,7 @@ func (r room) lessOne(nodes bool, h, i int) (c room) {
 
 // give gives the worker exactly that room, and a table with keys.
 func (o *onDevice) give(r room) {
-	w := o.worker.(*deviceAssembly)
+	w := o.assembly()
 	w.direct, w.guess = false, 0
 	w.capacity.nodes, w.capacity.edges, w.capacity.bits = r.nodes, r.edges, 0
 	w.capacity.fitTable()
@@ -167,7 +167,7 @@ func TestDeviceTableTakesEverySlot(t *testing.T) {
 	g := graphs.CSC(t, append(indptr, nodes), indices)
 	n := Neighbor{Fanouts: []int{1}, Frontier: AllNodes}
 	o := d.open(n, d.env(g, slots))
-	w := o.worker.(*deviceAssembly)
+	w := o.assembly()
 	w.direct, w.capacity.bits = false, 6
 	w.capacity.nodes[1][0] = slots
 	for batch := range 12 {

@@ -134,6 +134,9 @@ func (d *deviceUnderTest) openVariants(n DeviceSampler, g *graph.Graph, blocks i
 func (d *deviceUnderTest) openSome(n DeviceSampler, g *graph.Graph, blocks int, names []string) map[string]*onDevice {
 	d.t.Helper()
 	_, none := any(n).(PinSage)
+	if k, is := any(n).(Sequence); is {
+		_, none = k.Of.(PinSage)
+	}
 	narrow := DeviceEnv{Env: Env{Graph: g, BatchSize: 40, EdgePos: !none}, Topology: d.topology(g, unified.Int32),
 		MaxBlocks: blocks}
 	d.uploadColumns(n, g, &narrow.Topology)
@@ -147,13 +150,19 @@ func (d *deviceUnderTest) openSome(n DeviceSampler, g *graph.Graph, blocks int, 
 			env = wide
 		}
 		all[name] = d.open(n, env)
-		w := all[name].worker.(*deviceAssembly)
+		w := all[name].assembly()
 		w.direct = !w.apart() && !strings.Contains(name, "hash")
 		switch name {
 		case "int64", "int64 hash":
 			w.ids, w.pos = unified.Int64, unified.Int64
+			if k, ok := all[name].worker.(*deviceSequences); ok {
+				k.from.ids, k.from.pos = unified.Int64, unified.Int64
+			}
 		case "small":
 			w.capacity = w.newCapacity(1, 1)
+			if k, ok := all[name].worker.(*deviceSequences); ok {
+				k.from.capacity = k.from.newCapacity(1, 1)
+			}
 		case "small hash":
 			w.capacity.bits = 1
 		}
@@ -215,8 +224,16 @@ func (o *onDevice) bring(out *graph.Sample) (err error) {
 	return err
 }
 
-func (o *onDevice) disjoint() bool { return o.worker.(*deviceAssembly).disjoint }
-func (o *onDevice) timed() bool    { return o.worker.(*deviceAssembly).times != nil }
+// assembly is that of the worker: of sequences the one that places tokens.
+func (o *onDevice) assembly() *deviceAssembly {
+	if k, ok := o.worker.(*deviceSequences); ok {
+		return k.deviceAssembly
+	}
+	return o.worker.(*deviceAssembly)
+}
+
+func (o *onDevice) disjoint() bool { return o.assembly().disjoint }
+func (o *onDevice) timed() bool    { return o.assembly().times != nil }
 
 func (o *onDevice) Close() error {
 	if err := o.worker.Close(); err != nil {

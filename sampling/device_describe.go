@@ -110,7 +110,7 @@ func (w *deviceAssembly) describePlaced(h int, out *graph.Sample) {
 // that is kept.
 func (w *deviceAssembly) local(out *graph.Sample) device.Address {
 	for i, a := range w.arrays {
-		if a.kind == rowOfWalks {
+		if a.kind == rowOfWalks || a.kind == rowOfSeed {
 			return out.Buffers.Arrays[i].Address()
 		}
 	}

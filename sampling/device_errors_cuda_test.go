@@ -85,7 +85,7 @@ func TestDeviceStampsStartOver(t *testing.T) {
 	g := randomGraph(t, r, 2, 3)
 	n, runs := Neighbor{Fanouts: []int{3, 2}, Frontier: AllNodes}, newEdgeRuns(g)
 	for name, o := range d.openVariants(n, g, 2) {
-		w := o.worker.(*deviceAssembly)
+		w := o.assembly()
 		for batch := range 6 {
 			if batch == 1 {
 				w.stamp = maxStamp - 2
@@ -167,7 +167,7 @@ func TestDeviceWorkerStartsSmallerWhereMemoryIsShort(t *testing.T) {
 	for _, limit := range []int64{1 << 40, 100_000, 10_000} {
 		ledger.SetDeviceLimit(limit)
 		o := d.open(n, env)
-		o.worker.(*deviceAssembly).direct = false
+		o.assembly().direct = false
 		if limit > 10_000 {
 			compare(t, fmt.Sprintf("%d bytes", limit), g, o, req, want)
 		} else if err := sampleOn(t, o, g, 3, req); !errors.Is(err, pinned.ErrLimit) {

@@ -55,7 +55,7 @@ func TestDeviceWorkerOutlivesALackOfMemory(t *testing.T) {
 	want := oracle(g, newEdgeRuns(g), n, req)
 	for nth := 1; ; nth++ { // each allocation of a batch fails once
 		o := d.open(n, d.env(g, 2))
-		w := o.worker.(*deviceAssembly)
+		w := o.assembly()
 		w.direct = false
 		if nth%2 == 0 {
 			w.guess = 0 // as after a first batch

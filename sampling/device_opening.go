@@ -90,7 +90,6 @@ func openDevicePrepared(s Sampler, env DeviceEnv) (DeviceWorker, error) {
 	if err != nil {
 		return nil, errors.Join(err, p.(io.Closer).Close())
 	}
-	a := w.(*deviceAssembly)
-	a.holds.owned = append(a.holds.owned, p.(io.Closer))
-	return a, nil
+	w.(interface{ owns(io.Closer) }).owns(p.(io.Closer))
+	return w, nil
 }

@@ -20,7 +20,7 @@ import (
 )
 
 // onlyOnTheCPU are the samplers of these tables that run on no device.
-var onlyOnTheCPU = []string{"full", "ppr", "ppr, coarse"}
+var onlyOnTheCPU = []string{"full", "ppr", "ppr, coarse", "sequence, ppr"}
 
 // refusedByAll is what neither graph takes.
 const refusedByAll = "per type, twice"
@@ -33,6 +33,9 @@ func TestSamplersMakeOnADeviceWhatTheyMakeOnTheCPU(t *testing.T) {
 	refused := []string(nil)
 	for i, name := range slices.Sorted(maps.Keys(all)) {
 		s, ok := all[name].(DeviceSampler)
+		if k, is := all[name].(Sequence); is {
+			_, ok = k.Of.(DeviceSampler)
+		}
 		if !ok {
 			refused = append(refused, name)
 			continue
@@ -99,7 +102,7 @@ func twiceStar(t *testing.T, weights []float64, scale float64) (*graph.Graph, []
 
 // sumsOfLayer returns the sums by which the nodes of a worker's last hop were drawn.
 func (d *deviceUnderTest) sumsOfLayer(o *onDevice, n int) []uint64 {
-	w, sums := o.worker.(*deviceAssembly), unified.FromSlice(make([]int64, n))
+	w, sums := o.assembly(), unified.FromSlice(make([]int64, n))
 	at := w.sortAt + sortCells(w.picker.(*deviceLayer).from.room, 6)
 	expect.OK(d.t, d.stream.CopyToHost(sums.Bytes(), w.cells.Address()+device.Address(8*at)))
 	expect.OK(d.t, d.stream.Synchronize())
@@ -131,7 +134,11 @@ func TestDeviceAddsUpManyEdgesOfASource(t *testing.T) {
 func (d *deviceUnderTest) compareKnown(what string, g *graph.Graph, s DeviceSampler, first int) (compared int) {
 	d.t.Helper()
 	env := Env{Graph: g, BatchSize: 40, EdgePos: true}
-	if _, none := any(s).(PinSage); none {
+	of := Sampler(s)
+	if k, is := of.(Sequence); is {
+		of = k.Of
+	}
+	if _, none := of.(PinSage); none {
 		env.EdgePos = false
 	}
 	prepared := expect.Must(Prepare(d.t.Context(), s, env))(d.t)
@@ -140,7 +147,8 @@ func (d *deviceUnderTest) compareKnown(what string, g *graph.Graph, s DeviceSamp
 	if len(g.Schema().Nodes) > 1 {
 		names = []string{"hash", "small", "int64 hash"}
 	}
-	if _, own := prepared.(*reversed); own {
+	_, own := prepared.(*reversed)
+	if _, is := prepared.(preparedSequence); own || is {
 		names = names[:2] // it has arrays of its own
 	}
 	devices := d.openSome(prepared.(DeviceSampler), g, 3, names)
@@ -188,7 +196,7 @@ func (d *deviceUnderTest) compareOne(what string, host Worker, o *onDevice, g *g
 // where the simulated device finds no bounds.
 func (d *deviceUnderTest) keepsWhatWasSent(what string, o *onDevice) {
 	d.t.Helper()
-	w := o.worker.(*deviceAssembly)
+	w := o.assembly()
 	l, got := &w.layout, make([]byte, len(w.description))
 	expect.OK(d.t, d.stream.CopyToHost(got, w.device.Address()))
 	expect.OK(d.t, d.stream.Synchronize())

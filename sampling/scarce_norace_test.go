@@ -101,7 +101,7 @@ func samplesIn(t *testing.T, g *graph.Graph, s Sampler, scratch, memory pinned.P
 		if d, _ := s.Describe(g.Schema(), 10); d.Items != nil {
 			items = *d.Items
 			req.Seeds[0], req.Items = nil, make([]int64, 1)
-		} else if n, ok := s.(Neighbor); ok && n.Time.Edge != "" {
+		} else if looksAtTimes(s) {
 			req.Times = [][]int64{make([]int64, seeds)}
 			for i := range seeds {
 				req.Times[0][i] = 30
@@ -177,6 +177,15 @@ func steadyRequest(req *Request, items Items, n int) {
 	}
 }
 
+// looksAtTimes reports whether seeds of a sampler need times.
+func looksAtTimes(s Sampler) bool {
+	if k, ok := s.(Sequence); ok {
+		s = k.Of
+	}
+	n, _ := s.(Neighbor)
+	return n.Time.Edge != ""
+}
+
 func TestNoSamplerAllocatesOnceItsBatchesWereMade(t *testing.T) {
 	g := steadyGraph(t)
 	for name, s := range allSamplers() {
@@ -194,7 +203,7 @@ func TestNoSamplerAllocatesOnceItsBatchesWereMade(t *testing.T) {
 			if d, _ := s.Describe(g.Schema(), 10); d.Items != nil {
 				items = *d.Items
 				req.Seeds[0], req.Items = nil, make([]int64, 1)
-			} else if n, ok := s.(Neighbor); ok && n.Time.Edge != "" {
+			} else if looksAtTimes(s) {
 				req.Times = [][]int64{{30, 30, 30, 30, 30, 30, 30, 30, 30, 30}}
 			}
 			const batches = 12

@@ -43,14 +43,16 @@ func (a *assembly[V]) stream(st *stage[V], p picker[V], out *graph.Sample, local
 	p.fill(next)
 	for cur.n > 0 {
 		p.fill(after)
-		if err := a.room(st.srcType, cur.n, out); err != nil {
+		if a.raw != nil {
+			a.raw[st.edgeType] = append(a.raw[st.edgeType], cur.nbr[:cur.n]...)
+		} else if err := a.room(st.srcType, cur.n, out); err != nil {
 			return err
 		}
 		for lo := 0; lo < max(cur.n, next.n); lo += block {
 			if err := a.read(st, next, lo, lo+block); err != nil {
 				return err
 			}
-			if lo >= cur.n {
+			if lo >= cur.n || a.raw != nil {
 				continue
 			}
 			if hi := min(lo+block, cur.n); a.forest == nil {
@@ -68,7 +70,7 @@ func (a *assembly[V]) stream(st *stage[V], p picker[V], out *graph.Sample, local
 
 // read is load, and where trees are kept apart names the sources, too.
 func (a *assembly[V]) read(st *stage[V], c *chunk[V], lo, hi int) error {
-	if err := a.load(st, c, lo, hi); err != nil || a.forest == nil {
+	if err := a.load(st, c, lo, hi); err != nil || a.forest == nil || a.raw != nil {
 		return err
 	}
 	lo, hi = min(lo, c.n), min(hi, c.n)

@@ -95,7 +95,7 @@ func hints(env *environment, path string) (list []string, err error) {
 		return nil, err
 	}
 	defer closing(&err, ds.Close)
-	found, err := inspect(env, ds)
+	found, err := inspected(env, ds)
 	if err != nil {
 		return nil, err
 	}

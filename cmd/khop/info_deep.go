@@ -12,6 +12,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/inspect"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/renumber"
@@ -23,7 +24,7 @@ import (
 
 // deepInfo is what reading all arrays tells of a dataset.
 type deepInfo struct {
-	*formats.Inspection
+	*inspect.Result
 	Times  []timesInfo    `json:"times"`
 	Hints  []string       `json:"hints"`
 	Memory []trainingRoom `json:"training_memory"`
@@ -98,21 +99,21 @@ func countTimes(c timesInfo, n int64, at func(i int64) int64) (_ timesInfo, ok b
 	return c, first <= last
 }
 
-// inspect reads all arrays.
-func inspect(env *environment, ds *formats.Dataset) (*formats.Inspection, error) {
-	found, _, err := watched(env, func(bar *progress) (*formats.Inspection, error) {
-		return ds.Inspect(env.ctx, bar.report())
+// inspected reads all arrays.
+func inspected(env *environment, ds *formats.Dataset) (*inspect.Result, error) {
+	found, _, err := watched(env, func(bar *progress) (*inspect.Result, error) {
+		return inspect.Dataset(env.ctx, ds, bar.report())
 	})
 	return found, err
 }
 
 // lookDeep says what all arrays tell.
 func lookDeep(env *environment, ds *formats.Dataset) (*deepInfo, error) {
-	found, err := inspect(env, ds)
+	found, err := inspected(env, ds)
 	if err != nil {
 		return nil, err
 	}
-	d := &deepInfo{Inspection: found, Hints: found.Hints()}
+	d := &deepInfo{Result: found, Hints: found.Hints()}
 	if d.Times, err = timesOf(env.ctx, ds.Graph()); err != nil {
 		return nil, err
 	}

@@ -66,7 +66,7 @@ type samplerOfName struct {
 	Device  bool     `json:"device"` // runs on CUDA devices, too
 	Struct  string   `json:"struct"` // in Go, in package sampling
 	Options []string `json:"options"`
-	Fields  []string `json:"fields"` // of the struct, one for each option
+	Fields  []string `json:"fields"` // one for each option, such as Neighbor.Time.Edge
 }
 
 // listOptions returns all options and samplers. An option of several commands is there once for all that take the same.
@@ -85,9 +85,9 @@ func listOptions() (r optionsResult) {
 	for i := range samplers.All {
 		s := &samplers.All[i]
 		of := samplerOfName{Name: s.Name, Help: s.About, Device: s.OnDevice(), Struct: s.Struct(), Options: []string{},
-			Fields: []string{}}
+			Fields: append([]string{}, s.Fields()...)}
 		for _, o := range s.Options() {
-			of.Options, of.Fields = append(of.Options, o.Name), append(of.Fields, o.Path)
+			of.Options = append(of.Options, o.Name)
 		}
 		r.Samplers = append(r.Samplers, of)
 	}

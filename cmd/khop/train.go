@@ -10,7 +10,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/khop-gnn/khop/formats"
-	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/formats/inspect"
 	"github.com/khop-gnn/khop/integrations/gnn"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/internal/paths"
@@ -107,7 +107,7 @@ func (c *trainCmd) inDataset(err error) error {
 // noteShared notes the nodes that splits share.
 func noteShared(env *environment, ds *formats.Dataset) error {
 	return pinned.Guard(func() error {
-		for _, s := range graph.Shared(ds.Graph().Schema(), ds.Graph().Splits()) {
+		for _, s := range inspect.Shared(ds.Graph().Schema(), ds.Graph().Splits()) {
 			env.note("note: %v", s)
 		}
 		return nil

@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/inspect"
 	"github.com/khop-gnn/khop/formats/internal/edgesort"
 	"github.com/khop-gnn/khop/formats/internal/source"
 	"github.com/khop-gnn/khop/formats/internal/staged"
@@ -499,7 +500,7 @@ func (c *conversion) noteShared(s *graph.Schema, splits []graph.Split) {
 		return
 	}
 	defer c.ledger.Give(pinned.Sources, bits)
-	for _, shared := range graph.Shared(s, splits) {
+	for _, shared := range inspect.Shared(s, splits) {
 		c.graph.Tell(source.Shared, shared.Type, shared.Nodes, "%v", shared)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/inspect"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/rng"
@@ -212,7 +213,7 @@ func TestBothWaysOfALinkAreInOneSplit(t *testing.T) {
 		back, there := split[dealtEdge{e.v, e.u}]
 		expect.Ensure(t, !there || back == in, "%v is in split %d, and back in %d", e, in, back)
 	}
-	deep := expect.Must(ds.Inspect(t.Context(), nil))(t)
+	deep := expect.Must(inspect.Dataset(t.Context(), ds, nil))(t)
 	expect.That(t, len(deep.Leaked) == 0, "%v", deep.Leaked)
 
 	data = dealable(t)
@@ -220,7 +221,7 @@ func TestBothWaysOfALinkAreInOneSplit(t *testing.T) {
 	expect.Same(t, res.Reverses, []string{"item:bought_by:user"}, "reverses")
 	expect.That(t, !res.Both && len(res.Back) == 0, "%+v", res)
 	ds2 := open(t, data)
-	deep = expect.Must(ds2.Inspect(t.Context(), nil))(t)
+	deep = expect.Must(inspect.Dataset(t.Context(), ds2, nil))(t)
 	expect.That(t, len(deep.Leaked) == 0, "%v", deep.Leaked)
 }
 
@@ -249,7 +250,7 @@ func TestEdgesThatReverseSomeLinksAreNoted(t *testing.T) {
 	expect.That(t, back.Of == 500 && back.Edges > 200 && back.Edges < 300, "%+v", back)
 	look := func() (reversed int64) {
 		ds := open(t, data)
-		for _, l := range expect.Must(ds.Inspect(t.Context(), nil))(t).Leaked {
+		for _, l := range expect.Must(inspect.Dataset(t.Context(), ds, nil))(t).Leaked {
 			expect.That(t, l.Links == 0, "%+v", l)
 			reversed += l.Reversed
 		}

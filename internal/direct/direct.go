@@ -3,8 +3,8 @@
 // # Basics
 //
 // Set switches an open file, and Open opens another one like it. What is read and written then begins at multiples of
-// Align in the file and in memory, and is as long; Buffer returns such memory. ReadAt reads any range. An Ahead reads a
-// file from one end to the other, and asks the disk for what comes next; a Behind writes one.
+// Align in the file and in memory, and is as long; Buffer returns such memory. ReadAt reads any range. A Behind writes
+// a file from one end to the other; a Reader of the package ahead reads one.
 //
 // # Caveats
 //

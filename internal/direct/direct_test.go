@@ -45,37 +45,6 @@ func TestFilesAreReadAndWrittenPastTheCache(t *testing.T) {
 	expect.Is(t, expect.Err(ReadAt(d, make([]byte, 200), n-200)), io.ErrUnexpectedEOF, "beyond the end")
 }
 
-// TestAFileIsReadAheadFromAnyPlace reads ranges of a file by blocks, some of which the reader leaves out.
-func TestAFileIsReadAheadFromAnyPlace(t *testing.T) {
-	f := expect.Must(os.Create(filepath.Join(t.TempDir(), "x")))(t)
-	defer f.Close()
-	b := make([]byte, 100_000)
-	r := rand.New(rand.NewPCG(3, 4))
-	for i := range b {
-		b[i] = byte(r.Uint32())
-	}
-	expect.Must(f.Write(b))(t)
-	for range 50 {
-		first := r.Int64N(int64(len(b)))
-		end := first + r.Int64N(int64(len(b))-first) + 1
-		a, err := NewAhead(f, first, end, 1+r.IntN(3*Align))
-		if Refused(err) || errors.Is(err, errors.ErrUnsupported) {
-			t.Skip(err)
-		}
-		expect.OK(t, err)
-		for at := first; at < end && r.IntN(40) > 0; {
-			got, err := a.From(at)
-			expect.Ensure(t, err == nil && len(got) != 0 && bytes.Equal(got, b[at:at+int64(len(got))]),
-				"byte %d of %d to %d: %d bytes, %v", at, first, end, len(got), err)
-			at += 1 + r.Int64N(2*int64(len(got)))
-		}
-		expect.OK(t, a.Close())
-	}
-	a := expect.Must(NewAhead(f, 0, int64(len(b))+1, Align))(t)
-	defer a.Close()
-	expect.Is(t, expect.Err(a.From(int64(len(b))-1)), io.ErrUnexpectedEOF, "a file that is cut short")
-}
-
 // TestAFileIsWrittenBehindItsOwner writes files in pieces of any length, through memory that the file system takes and
 // through memory that it refuses, and compares what is there.
 func TestAFileIsWrittenBehindItsOwner(t *testing.T) {

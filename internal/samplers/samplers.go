@@ -3,8 +3,10 @@
 package samplers
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -61,9 +63,13 @@ func Named(name string) (*Kind, error) {
 	return &All[i], nil
 }
 
-// Of returns the kind of a sampler; nil for one that is not in the table.
+// Of returns the kind of a sampler, of sequences that of the sampler whose nodes they have; nil for one that is not in
+// the table.
 func Of(s sampling.Sampler) *Kind {
 	name := ""
+	if k, is := s.(sampling.Sequence); is {
+		s = k.Of
+	}
 	switch s := s.(type) {
 	case sampling.Saint:
 		name = "saint-" + s.Kind.String()
@@ -83,8 +89,19 @@ func Of(s sampling.Sampler) *Kind {
 // Struct names the struct of package sampling.
 func (k *Kind) Struct() string { return reflect.TypeOf(k.bare).Name() }
 
-// Options returns the options that the sampler takes.
-func (k *Kind) Options() []option.Option { return options()[k.Name] }
+// Options returns the options that the sampler takes, and those of sequences of its nodes.
+func (k *Kind) Options() []option.Option { return slices.Concat(options()[k.Name], k.sequences()) }
+
+// Fields returns where each of Options is in Go: the struct of package sampling, and the path of the field.
+func (k *Kind) Fields() (names []string) {
+	for _, o := range options()[k.Name] {
+		names = append(names, k.Struct()+"."+o.Path)
+	}
+	for _, o := range k.sequences() {
+		names = append(names, "Sequence."+o.Path)
+	}
+	return names
+}
 
 // options has the options of each sampler by its name.
 var options = sync.OnceValue(func() map[string][]option.Option {
@@ -93,11 +110,29 @@ var options = sync.OnceValue(func() map[string][]option.Option {
 		all = append(all, given.Of(k.bare)...)
 	}
 	for _, k := range All {
-		takes := given.Complete(given.Of(k.bare), all)
-		of[k.Name] = slices.DeleteFunc(takes, func(o option.Option) bool { return !o.Is(k.Name) })
+		of[k.Name] = k.takes(given.Complete(given.Of(k.bare), all))
 	}
 	return of
 })
+
+// takes returns those of some options that the sampler takes.
+func (k *Kind) takes(some []option.Option) []option.Option {
+	return slices.DeleteFunc(slices.Clone(some), func(o option.Option) bool { return !o.Is(k.Name) })
+}
+
+// sequences returns the options of sequences; none for a sampler that has none.
+func (k *Kind) sequences() []option.Option { return k.takes(given.Of(sampling.Sequence{})) }
+
+// Document returns the options of a sampler of this kind that are not zero, or of sequences of one, as the values of a
+// JSON object.
+func (k *Kind) Document(s sampling.Sampler) map[string]any {
+	d := map[string]any{}
+	if of, is := s.(sampling.Sequence); is {
+		d, s = given.Document(of, k.sequences()), of.Of
+	}
+	maps.Copy(d, given.Document(s, options()[k.Name]))
+	return d
+}
 
 // OnDevice says that the sampler runs on CUDA devices.
 func (k *Kind) OnDevice() bool {
@@ -107,20 +142,23 @@ func (k *Kind) OnDevice() bool {
 
 // Make returns the sampler with the given options, and others at their defaults.
 func (k *Kind) Make(said given.Values) (sampling.Sampler, error) {
-	return k.with(func(sampler any) error { return given.Apply(sampler, k.Options(), said) })
+	return k.with(func(options any, of []option.Option) error { return given.Apply(options, of, said) })
 }
 
 // Take returns the sampler with its options of a JSON object, which it takes out of that, and others at zero.
 func (k *Kind) Take(document map[string]json.RawMessage) (sampling.Sampler, error) {
-	return k.with(func(sampler any) error { return given.TakeDocument(sampler, k.Options(), document) })
+	return k.with(func(options any, of []option.Option) error { return given.TakeDocument(options, of, document) })
 }
 
-// with returns the sampler after set, which is given a pointer to it.
-func (k *Kind) with(set func(sampler any) error) (sampling.Sampler, error) {
-	at := reflect.New(reflect.TypeOf(k.bare))
+// with returns the sampler after set, which is given a pointer to it, or to what makes sequences of it.
+func (k *Kind) with(set func(options any, of []option.Option) error) (sampling.Sampler, error) {
+	at, rows := reflect.New(reflect.TypeOf(k.bare)), sampling.Sequence{}
 	at.Elem().Set(reflect.ValueOf(k.bare))
-	if err := set(at.Interface()); err != nil {
+	if err := cmp.Or(set(at.Interface(), options()[k.Name]), set(&rows, k.sequences())); err != nil {
 		return nil, err
 	}
-	return at.Elem().Interface().(sampling.Sampler), nil
+	if rows.Of = at.Elem().Interface().(sampling.Sampler); rows.Length == 0 && !rows.SeedFirst {
+		return rows.Of, nil
+	}
+	return rows, nil
 }

@@ -46,7 +46,7 @@ func (o Options) String() string {
 	s := prepared.Bare(o.Sampler)
 	if kind := samplers.Of(s); kind != nil {
 		d["sampler"] = kind.Name
-		maps.Copy(d, given.Document(s, kind.Options()))
+		maps.Copy(d, kind.Document(s))
 	}
 	text, err := json.Marshal(d)
 	if err != nil { // not a number: no loader takes it

@@ -172,7 +172,7 @@ def of_names(khop):
     for s in khop["samplers"]:
         for option, field in zip(s["options"], s["fields"]):
             if re.sub(r"(?<=[a-z])(?=[A-Z])", "-", field.rpartition(".")[2]).lower() != option:
-                fields.setdefault(option, {})[code(f"{s['struct']}.{field}")] = True
+                fields.setdefault(option, {})[code(field)] = True
     rows = [["in Go", "in Python"], *([", ".join(of), code(o.replace("-", "_"))] for o, of in fields.items())]
     return "\n" + bare(rows)
 

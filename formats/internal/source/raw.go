@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/khop-gnn/khop/internal/direct"
+	"github.com/khop-gnn/khop/internal/direct/ahead"
 	"github.com/khop-gnn/khop/internal/wholefile"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -93,11 +94,11 @@ func (r *Raw) Ahead(at, end int64) Blocks {
 	if r.file == nil || r.bring != nil || end-at < aheadFile || direct.Cached(r.file, r.Size) > 0.5 {
 		return nil
 	}
-	l, n := r.budget.Ledger(), direct.AheadMemory(aheadBlock)
+	l, n := r.budget.Ledger(), ahead.Memory(aheadBlock)
 	if l.Left()/16 < n || l.Take(pinned.Sources, n) != nil {
 		return nil
 	}
-	a, err := direct.NewAhead(r.file, at, end, aheadBlock)
+	a, err := ahead.New(r.file, at, end, aheadBlock)
 	if err != nil {
 		l.Give(pinned.Sources, n)
 		return nil

@@ -188,6 +188,9 @@ func (m *cudaMaker) Finish(ctx context.Context, s *slots.Slot) error {
 
 // Refuses says why a sampler does not run on devices; nil where it does.
 func Refuses(of sampling.Sampler) error {
+	if k, is := of.(sampling.Sequence); is {
+		of = k.Of
+	}
 	if _, ok := of.(sampling.DeviceSampler); !ok {
 		return fmt.Errorf("the sampler %T runs on the CPU alone", of)
 	}

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"math"
 
-	"github.com/khop-gnn/khop/internal/direct"
+	"github.com/khop-gnn/khop/internal/direct/ahead"
 	"github.com/khop-gnn/khop/internal/vector"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -33,7 +33,7 @@ func (r *run) scan(tables []*Table, lo, hi, step int64, f func(first int64, rows
 
 // pass is scan of rows as they lie in the tables.
 func (r *run) pass(tables []*Table, lo, hi, step int64, f func(first int64, raw [][]byte) error) (err error) {
-	readers := make([]*direct.Ahead, len(tables))
+	readers := make([]*ahead.Reader, len(tables))
 	offsets := make([]int64, len(tables))
 	defer func() {
 		for _, a := range readers {
@@ -69,7 +69,7 @@ func (r *run) pass(tables []*Table, lo, hi, step int64, f func(first int64, raw 
 }
 
 // ahead returns a reader of rows of a table's file; nil where the file can only be read through the page cache.
-func (r *run) ahead(t *Table, lo, hi, step int64) (*direct.Ahead, int64, error) {
+func (r *run) ahead(t *Table, lo, hi, step int64) (*ahead.Reader, int64, error) {
 	f, offset, err := pinned.OpenMapped(t.bytes)
 	if errors.Is(err, pinned.ErrNotMapped) {
 		return nil, 0, nil
@@ -79,7 +79,7 @@ func (r *run) ahead(t *Table, lo, hi, step int64) (*direct.Ahead, int64, error) 
 	}
 	defer f.Close()
 	row := t.rowBytes()
-	a, err := direct.NewAhead(f, offset+lo*row, offset+hi*row, int(step*row))
+	a, err := ahead.New(f, offset+lo*row, offset+hi*row, int(step*row))
 	if err != nil {
 		return nil, 0, nil
 	}
@@ -87,7 +87,7 @@ func (r *run) ahead(t *Table, lo, hi, step int64) (*direct.Ahead, int64, error) 
 }
 
 // block returns rows of a table as they lie there.
-func (r *run) block(from *direct.Ahead, offset int64, t *Table, lo, hi int64) ([]byte, error) {
+func (r *run) block(from *ahead.Reader, offset int64, t *Table, lo, hi int64) ([]byte, error) {
 	n := (hi - lo) * t.rowBytes()
 	if !t.near {
 		r.now.Did.Read += n

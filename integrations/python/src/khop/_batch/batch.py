@@ -14,6 +14,7 @@ from .contents import Info
 from .._feed.device import DeviceArrays
 from .frameworks import Array, NumpyArray, framework
 from ..profiling import shown
+from .sequences import Sequences
 from .schema import FEATURE, LABEL, EdgeType, Schema, text
 from .views import Block, EdgeView, NodeView, Typed
 
@@ -105,6 +106,11 @@ class Batch(Typed):
     def src_neg_index(self) -> Array:
         """With triplets=True and corrupt="source", the sources of each seed's negatives [seeds, ratio]."""
         return self._links().src_neg_index
+
+    @property
+    def sequences(self) -> Sequences:
+        """With sequence=LENGTH, a row of tokens for each seed (Sequences)."""
+        return Sequences(self)
 
     # --- graphs with one type of each ---
 

@@ -89,6 +89,11 @@ class SamplerOptions(TypedDict, total=False):
     """Sample with replacement. For neighbor, temporal, shadow. Default: False."""
     restart: Optional[float]
     """Probability, before each step, of a return to the seed. For walk, pinsage. Default: 0.0."""
+    seed_first: Optional[bool]
+    """Begin each sequence with its seed. For neighbor, temporal, pinsage, ppr. Default: False."""
+    sequence: Optional[int]
+    """Deliver up to this many tokens per seed, as rows: nodes that the sampler reaches; 0: blocks. For neighbor,
+    temporal, pinsage, ppr. Default: 0."""
     share: Optional[float]
     """Pick at most this share of a node's edges, rounded up; 0: no bound. For neighbor, temporal. Default: 0.0."""
     steps: Optional[int]
@@ -393,6 +398,18 @@ OPTIONS: dict[str, Option] = {
         least=0,
         most=1,
         samplers=("walk", "pinsage"),
+    ),
+    "seed_first": Option(
+        False,
+        "Begin each sequence with its seed.",
+        samplers=("neighbor", "temporal", "pinsage", "ppr"),
+    ),
+    "sequence": Option(
+        0,
+        "Deliver up to this many tokens per seed, as rows: nodes that the sampler reaches; 0: blocks.",
+        least=0,
+        most=65536,
+        samplers=("neighbor", "temporal", "pinsage", "ppr"),
     ),
     "share": Option(
         0.0,

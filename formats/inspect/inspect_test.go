@@ -1,7 +1,8 @@
-package formats
+package inspect
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -10,10 +11,42 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/unified"
 )
+
+func TestMain(m *testing.M) {
+	expect.ScratchInMemory()
+	expect.NoGoroutines(m)
+}
+
+// write writes a graph to a new folder.
+func write(t *testing.T, g *graph.Graph) (dir string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "x.khop")
+	expect.OK(t, formats.WriteGraph(t.Context(), dir, g, formats.WriterOptions{}))
+	return dir
+}
+
+// addLinks writes an array of links of edge type 0 or 1, whose end has nodes of a type.
+func addLinks(t *testing.T, w *formats.Writer, name string, index, edge, node int, end string, v []int64) {
+	t.Helper()
+	cw, err := w.Links(name, index, edge, node, end, unified.Int64, int64(len(v)))
+	expect.OK(t, err)
+	_, err = cw.Write(unified.FromSlice(v).Bytes())
+	expect.OK(t, err, cw.Close())
+}
+
+// open opens a dataset until the test ends.
+func open(t *testing.T, dir string) *formats.Dataset {
+	t.Helper()
+	ds := expect.Must(formats.Open(dir))(t)
+	t.Cleanup(func() { expect.OK(t, ds.Close()) })
+	return ds
+}
 
 // odd is a graph of two node types and two edge types with some of all that an inspection looks for. Links to predict
 // are in it as edges, or not.
@@ -101,8 +134,8 @@ func (o *odd) addNodes(r *rand.Rand) {
 // write writes the graph, and its links as "valid" and as "train"; "relations" has labels beyond 1.
 func (o *odd) write(t *testing.T) string {
 	t.Helper()
-	dir := write(t, o.Arrays, WriterOptions{})
-	w := expect.Must(Extend(dir, ExtendOptions{}))(t)
+	dir := write(t, graphs.Of(t, o.Arrays))
+	w := expect.Must(formats.Extend(dir, formats.ExtendOptions{}))(t)
 	for _, name := range []string{"valid", "train", "relations"} {
 		for end, typ := range []int{1, 0, 0} {
 			v := make([]int64, len(o.links))
@@ -111,21 +144,18 @@ func (o *odd) write(t *testing.T) string {
 					v[i] += int64(i % 3)
 				}
 			}
-			cw, err := w.Links(name, 0, 1, typ, linkEnds[end], unified.Int64, int64(len(v)))
-			expect.OK(t, err)
-			_, err = cw.Write(unified.FromSlice(v).Bytes())
-			expect.OK(t, err, cw.Close())
+			addLinks(t, w, name, 0, 1, typ, []string{"source", "target", "label"}[end], v)
 		}
 	}
-	ds := expect.Must(Open(dir))(t)
+	ds := expect.Must(formats.Open(dir))(t)
 	s := ds.SchemaOf()
 	expect.OK(t, ds.Close(), w.Commit(s))
 	return dir
 }
 
 // want counts in the most obvious way.
-func (o *odd) want() *Inspection {
-	x := &Inspection{NotFinite: []notFinite{{Owner: "paper", Column: "x", Rows: 2, First: 7}}, Late: []lateSplit{},
+func (o *odd) want() *Result {
+	x := &Result{NotFinite: []notFinite{{Owner: "paper", Column: "x", Rows: 2, First: 7}}, Late: []lateSplit{},
 		Leaked: []leakedLink{}}
 	in, touched := map[int64]int64{}, map[int64]bool{}
 	for e, times := range o.edges {
@@ -183,7 +213,7 @@ func TestInspectFindsWhatABruteForceFinds(t *testing.T) {
 				First: o.Indices.Len() / 2})
 		}
 		ds, steps := open(t, o.write(t)), []int64{}
-		got := expect.Must(ds.Inspect(context.Background(), func(stage string, done, total int64) {
+		got := expect.Must(Dataset(context.Background(), ds, func(stage string, done, total int64) {
 			if stage == "inspect" && total == 5 {
 				steps = append(steps, done)
 			}
@@ -193,15 +223,34 @@ func TestInspectFindsWhatABruteForceFinds(t *testing.T) {
 		}
 		stopped, stop := context.WithCancel(context.Background())
 		stop()
-		expect.Is(t, expect.Err(ds.Inspect(stopped, nil)), context.Canceled, "stopped")
+		expect.Is(t, expect.Err(Dataset(stopped, ds, nil)), context.Canceled, "stopped")
+	}
+}
+
+// TestEveryLookAtTheContextEndsIt, in each of the five steps.
+func TestEveryLookAtTheContextEndsIt(t *testing.T) {
+	ds := open(t, newOdd(rand.New(rand.NewPCG(1, 5)), graph.ByTime).write(t))
+	for looks := int64(0); ; looks++ {
+		steps := 0
+		_, err := Dataset(expect.EndsAfter(context.Background(), looks), ds, func(string, int64, int64) { steps++ })
+		if err == nil {
+			expect.That(t, looks >= 7, "%d looks", looks)
+			return
+		}
+		expect.Is(t, err, context.Canceled, "look", looks)
+		expect.That(t, steps < 5, "look %d: it ended after %d steps", looks, steps)
 	}
 }
 
 // Edges of one type in order of their sources are searched, and not looked through.
 func TestInspectSearchesForLinksInOrderedEdges(t *testing.T) {
-	a := randomArrays(t, 3, 60, 6)
-	dir := write(t, a, WriterOptions{})
-	g := newGraph(t, a)
+	const nodes, edges = 60, 200 // some nodes without in-edges
+	r, e := rand.New(rand.NewPCG(3, 1)), graph.EdgeData{}
+	for range edges {
+		e.Src, e.Dst = append(e.Src, r.Int64N(nodes)), append(e.Dst, r.Int64N(nodes))
+	}
+	g := graphs.New(t, graph.Data{Nodes: []graph.NodeData{{Count: nodes}}, Edges: []graph.EdgeData{e}})
+	dir := write(t, g)
 	source := expect.Must(unified.Integers(g.Indices()))(t)
 	has := map[[2]int64]bool{}
 	for v := range g.NumNodes() {
@@ -215,15 +264,12 @@ func TestInspectSearchesForLinksInOrderedEdges(t *testing.T) {
 			ends[0], ends[1] = append(ends[0], u), append(ends[1], v)
 		}
 	}
-	w := expect.Must(Extend(dir, ExtendOptions{}))(t)
+	w := expect.Must(formats.Extend(dir, formats.ExtendOptions{}))(t)
 	for i, name := range []string{"source", "target"} {
-		cw, err := w.Links("test", 1, 0, 0, name, unified.Int64, int64(len(ends[i])))
-		expect.OK(t, err)
-		_, err = cw.Write(unified.FromSlice(ends[i]).Bytes())
-		expect.OK(t, err, cw.Close())
+		addLinks(t, w, "test", 1, 0, 0, name, ends[i])
 	}
 	expect.OK(t, w.Commit(*g.Schema()))
-	got := expect.Must(open(t, dir).Inspect(context.Background(), nil))(t)
+	got := expect.Must(Dataset(context.Background(), open(t, dir), nil))(t)
 	reversed := int64(0)
 	for e := range has {
 		if e[0] != e[1] {
@@ -260,15 +306,17 @@ func TestInspectNamesDamageThatItMeets(t *testing.T) {
 		at := strings.Index(string(text), string(body))
 		copy(text[at+4*c.index:], unified.FromSlice([]int32{c.value}).Bytes())
 		expect.OK(t, os.WriteFile(path, text, 0o600))
-		_, err = open(t, dir).Inspect(context.Background(), nil)
-		expect.Says(t, err, ErrCorrupt, dir+": corrupt dataset: "+c.says, c)
+		_, err = Dataset(context.Background(), open(t, dir), nil)
+		expect.Says(t, err, formats.ErrCorrupt, dir+": corrupt dataset: "+c.says, c)
+		remedy := fmt.Sprintf("; run \"khop check %s\"", dir)
+		expect.That(t, strings.HasSuffix(err.Error(), remedy), "%v, not with the remedy %s", err, remedy)
 	}
 }
 
 func TestHintsSayWhatMayNotBeMeant(t *testing.T) {
-	hints := (&Inspection{SelfLoops: 9}).Hints()
+	hints := (&Result{SelfLoops: 9}).Hints()
 	expect.That(t, hints != nil && len(hints) == 0, "of nothing: %q", hints)
-	got := (&Inspection{Isolated: 1, Duplicates: 2,
+	got := (&Result{Isolated: 1, Duplicates: 2,
 		NotFinite: []notFinite{{"paper", "x", 1, 1234567}, {"edges", "w", 2, 0}},
 		Late:      []lateSplit{{Type: "paper", Column: "year", Index: 3, Nodes: 1234, Of: 5000}},
 		Leaked: []leakedLink{{Split: "test", Index: 2, Links: 1, Of: 1},
@@ -285,19 +333,4 @@ func TestHintsSayWhatMayNotBeMeant(t *testing.T) {
 			"answer; \"khop split --links\" keeps both ways together",
 	}
 	expect.Same(t, got, want)
-}
-
-func TestLinksAreSeeds(t *testing.T) {
-	dir, _ := writeLinks(t)
-	ds := open(t, dir)
-	links := expect.Must(ds.Links("valid", 0))(t)
-	seeds := expect.Must(links.Seeds())(t)
-	expect.Ensure(t, len(seeds.Edges) == 2, "%d sets", len(seeds.Edges))
-	for i, labels := range [][]int64{nil, {1, 0, 1}} {
-		set := seeds.Edges[i]
-		if set.Type != i || !slices.Equal(set.Labels, labels) || !equalTensors(set.Sources, links.Sets[i].Sources) ||
-			!equalTensors(set.Targets, links.Sets[i].Targets) {
-			t.Errorf("set %d: %+v", i, set)
-		}
-	}
 }

@@ -1,4 +1,4 @@
-package formats
+package inspect
 
 import (
 	"context"
@@ -11,14 +11,15 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 
+	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/names"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Inspection is the result of Inspect: facts that are valid in a dataset, but may be mistakes.
-type Inspection struct {
+// Result is what Dataset finds: facts that are valid in a dataset, but may be mistakes.
+type Result struct {
 	Degrees    []degreeBin  `json:"degrees"`  // of in-edges; none above the greatest
 	Isolated   int64        `json:"isolated"` // nodes without edges
 	SelfLoops  int64        `json:"self_loops"`
@@ -27,7 +28,7 @@ type Inspection struct {
 	Late       []lateSplit  `json:"late"`
 	Leaked     []leakedLink `json:"leaked"`
 
-	Shared []graph.SharedNodes `json:"shared"`
+	Shared []SharedNodes `json:"shared"`
 }
 
 // degreeBin counts the nodes that have From to To in-edges: 0, 1, 2 to 3, 4 to 7, and so on.
@@ -64,13 +65,14 @@ type leakedLink struct {
 	Of       int64  `json:"of"`
 }
 
-// Inspect reads all arrays. It takes one bit of memory a node, and 8 bytes for each in-edge of the node that has most.
-// Errors: ErrCorrupt for damage that Check finds too, context.Cause(ctx).
-func (d *Dataset) Inspect(ctx context.Context, progress Progress) (*Inspection, error) {
-	x := &inspector{ctx: ctx, d: d, g: d.graph, s: d.graph.Schema(), Inspection: &Inspection{
-		NotFinite: []notFinite{}, Late: []lateSplit{}, Leaked: []leakedLink{}, Shared: []graph.SharedNodes{}}}
+// Dataset reads all arrays of a dataset. It takes one bit of memory a node, and 8 bytes for each in-edge of the node
+// that has most. progress may be nil. Errors: formats.ErrCorrupt, in a *formats.Error, for damage that formats.Check
+// finds too, context.Cause(ctx).
+func Dataset(ctx context.Context, ds *formats.Dataset, progress formats.Progress) (*Result, error) {
+	x := &inspector{ctx: ctx, ds: ds, g: ds.Graph(), s: ds.Graph().Schema(), Result: &Result{
+		NotFinite: []notFinite{}, Late: []lateSplit{}, Leaked: []leakedLink{}, Shared: []SharedNodes{}}}
 	shared := func() error {
-		x.Shared = append(x.Shared, graph.Shared(x.s, x.g.Splits())...)
+		x.Shared = append(x.Shared, Shared(x.s, x.g.Splits())...)
 		return x.ctx.Err()
 	}
 	err := pinned.Guard(func() error {
@@ -87,13 +89,13 @@ func (d *Dataset) Inspect(ctx context.Context, progress Progress) (*Inspection, 
 	if err != nil {
 		return nil, err
 	}
-	return x.Inspection, nil
+	return x.Result, nil
 }
 
 type inspector struct {
-	*Inspection
+	*Result
 	ctx context.Context
-	d   *Dataset
+	ds  *formats.Dataset
 	g   *graph.Graph
 	s   *graph.Schema
 
@@ -101,7 +103,8 @@ type inspector struct {
 }
 
 func (x *inspector) corrupt(format string, args ...any) error {
-	return fileError(x.d.dir, x.d.Remedy(), corruptf(format, args...))
+	return &formats.Error{Path: x.ds.Path(), Row: -1, Remedy: x.ds.Remedy(),
+		Err: fmt.Errorf("%w: %s", formats.ErrCorrupt, fmt.Sprintf(format, args...))}
 }
 
 // edges looks at the structure.
@@ -219,6 +222,12 @@ func (x *inspector) finite(owner string, c graph.Column, t unified.Tensor) error
 	return nil
 }
 
+// floatAt returns a reader of a floating-point tensor's elements; ok is false for other dtypes.
+func floatAt(t unified.Tensor) (at func(i int64) float64, ok bool) {
+	b, d, size := t.Bytes(), t.DType(), t.DType().Size()
+	return func(i int64) float64 { return d.Float(b[i*size:]) }, d.IsFloat()
+}
+
 // times looks for nodes of train that are later than the first of test.
 func (x *inspector) times() error {
 	for t, n := range x.s.Nodes {
@@ -283,7 +292,7 @@ func (x *inspector) eachSeed(name string, index, t int, yield func(v int64)) {
 
 // links looks for links to predict that are edges.
 func (x *inspector) links() error {
-	for _, k := range x.d.links {
+	for _, k := range x.ds.LinkSplits() {
 		if k.Name == "train" {
 			continue
 		}
@@ -307,7 +316,7 @@ func (x *inspector) links() error {
 }
 
 // leaked counts the links of a set that are edges which the split follows.
-func (x *inspector) leaked(found *leakedLink, set LinkSet, follow func(edge int64) int64) error {
+func (x *inspector) leaked(found *leakedLink, set formats.LinkSet, follow func(edge int64) int64) error {
 	src, err1 := unified.Integers(set.Sources)
 	dst, err2 := unified.Integers(set.Targets)
 	if err1 != nil || err2 != nil {
@@ -369,7 +378,7 @@ func (x *inspector) hasEdge(t int, u, v int64, follow func(edge int64) int64) bo
 }
 
 // Hints describes, in sentences, facts that may be mistakes.
-func (x *Inspection) Hints() []string {
+func (x *Result) Hints() []string {
 	hints := []string{}
 	add := func(format string, args ...any) { hints = append(hints, fmt.Sprintf(format, args...)) }
 	many := func(n int64, what string) string { return english.Plural(int(n), what, "") }

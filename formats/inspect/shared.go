@@ -1,4 +1,4 @@
-package graph
+package inspect
 
 import (
 	"cmp"
@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -29,10 +30,10 @@ func (s SharedNodes) String() string {
 }
 
 // Shared counts the nodes that splits of one index share, by type and index, in the order of the splits. It takes a bit
-// for each node of a type and each split of an index. It ignores ids that are not nodes; Seeds.Check finds them.
-func Shared(s *Schema, splits []Split) (all []SharedNodes) {
-	splits = slices.DeleteFunc(slices.Clone(splits), func(s Split) bool { return s.Task() != "" }) // other times
-	slices.SortStableFunc(splits, func(a, b Split) int { return cmp.Compare(a.Index, b.Index) })
+// for each node of a type and each split of an index. It ignores ids that are not nodes; graph.Seeds.Check finds them.
+func Shared(s *graph.Schema, splits []graph.Split) (all []SharedNodes) {
+	splits = slices.DeleteFunc(slices.Clone(splits), func(s graph.Split) bool { return s.Task() != "" }) // other times
+	slices.SortStableFunc(splits, func(a, b graph.Split) int { return cmp.Compare(a.Index, b.Index) })
 	for t := range s.Nodes {
 		sets, first := make([][]uint64, len(splits)), 0
 		for i := range splits {
@@ -70,7 +71,7 @@ func (s *SharedNodes) count(a, b []uint64) {
 }
 
 // nodesOf returns a bit for each node of a type, set for those of a split; nil where it has none of the type.
-func nodesOf(split *Split, t int, count int64) (set []uint64) {
+func nodesOf(split *graph.Split, t int, count int64) (set []uint64) {
 	for k := range split.Seeds.Sets {
 		of := &split.Seeds.Sets[k]
 		if of.Type != t && of.Types == nil || of.Len() == 0 {

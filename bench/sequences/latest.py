@@ -11,7 +11,7 @@ seen all that was before, and their insertion of a batch counts. --check reports
 equal those of a plain function over the stream.
 
     khop temporal        khop.Sampler, sampler temporal, recent: blocks, scattered to [seeds, 20] in torch
-    khop sequence        khop.Sampler, sampler sequence (by="latest"), whose arrays are [seeds, 20]
+    khop sequence        the same with sequence=20: the batch has rows [seeds, 20]
     khop loader          the same as an epoch of khop.Loader over all seeds of a window
     TGM hook             RecencyNeighborHook alone, given each batch
     TGM hook unchecked  the same without its look at the least time of all nodes' buffers, which takes most of it
@@ -122,11 +122,11 @@ class KhopTemporal(Contestant):
 
 
 class KhopSequence(KhopTemporal):
-    options = dict(sampler="sequence", by="latest", length=K, time_rules="before")
+    options = dict(sampler="temporal", recent=True, fanouts=[K], time_rules="before", sequence=K)
 
     def batch(self, i):
         seeds = self.stream.seeds(i)
-        return self.sampler.sample(seeds, torch.full_like(seeds, i * EVENTS)).array("sequence/id")
+        return self.sampler.sample(seeds, torch.full_like(seeds, i * EVENTS)).sequences.ids
 
 
 class KhopLoader(Contestant):
@@ -140,7 +140,7 @@ class KhopLoader(Contestant):
         self.loader, self.epoch = loader, iter(loader)
 
     def batch(self, i):
-        return next(self.epoch).array("sequence/id")
+        return next(self.epoch).sequences.ids
 
 
 class TGMHook(Contestant):

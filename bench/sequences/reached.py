@@ -3,13 +3,13 @@
     python bench/sequences/reached.py hops WORK/cnr.khop
     python bench/sequences/reached.py ppr WORK/cnr.khop --gigl GIGL
 
-GIGL is a checkout of Snapchat/GiGL (fee4ba50): its functions of graph_transformer.py that make sequences are read from there, and
-its kernel of PPR (gigl-core) is built. Its own loaders need a cluster: here pyg-lib samples for them, and neighbours
-come from the CSC in memory, in torch. Contestants take the same seeds in turn, round after round; ids of all nodes,
--1 behind the end, are the result.
+GIGL is a checkout of Snapchat/GiGL (fee4ba50): its functions of graph_transformer.py that make sequences are read from
+there, and its kernel of PPR (gigl-core) is built. Its own loaders need a cluster: here pyg-lib samples for them, and
+neighbours come from the CSC in memory, in torch. Contestants take the same seeds in turn, round after round; ids of all
+nodes, -1 behind the end, are the result. Without --gigl it does without GiGL.
 
 hops, 1,024 seeds, fan-outs [10, 10], L = 64:
-    khop sequence      khop.Sampler, whose arrays are [seeds, L]
+    khop sequence      khop.Sampler with sequence=L, whose batch has rows [seeds, L]
     khop trees         khop.Sampler, disjoint: nodes of trees, scattered in torch
     pyg-lib            neighbor_sample, disjoint: the same
     GiGL               pyg-lib's sample of all seeds together, then GiGL's k-hop reachability: L of the smallest ids
@@ -100,13 +100,7 @@ FANOUTS = [10, 10]
 def khop_rows(graph, args):
     sampler = khop.Sampler(graph.dataset, fanouts=FANOUTS, batch_size=SEEDS, workers=2, sequence=args.length,
                            seed_first=True)
-    return lambda seeds: ids_of(sampler.sample(seeds))
-
-
-def ids_of(batch):
-    """Rows of local ids as ids."""
-    rows = batch.array("sequence")
-    return torch.where(rows < 0, -1, batch.n_id[rows.clamp(min=0)])
+    return lambda seeds: sampler.sample(seeds).sequences.ids
 
 
 def khop_trees(graph, args):
@@ -182,7 +176,7 @@ def gigl_by_hops(graph, args):
 def khop_ppr(graph, args):
     sampler = khop.Sampler(graph.dataset, sampler="ppr", alpha=args.alpha, epsilon=args.epsilon, batch_size=SEEDS,
                            workers=2, sequence=args.length)
-    return lambda seeds: ids_of(sampler.sample(seeds))
+    return lambda seeds: sampler.sample(seeds).sequences.ids
 
 
 def khop_blocks(graph, args):

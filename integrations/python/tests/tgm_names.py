@@ -37,8 +37,8 @@ class Stream:
         self.sampler = functools.lru_cache(self.sampler)
 
     def sampler(self, k, recent):
-        return khop.Sampler(self.dataset, fanouts=[k], sampler="temporal", disjoint=True, time_rules="before",
-                            recent=recent, edge_columns=["time"], batch_size=MOST, hold=4)
+        return khop.Sampler(self.dataset, fanouts=[k], sampler="temporal", time_rules="before", recent=recent,
+                            sequence=k, batch_size=MOST, hold=4)
 
     def begin(self, dg):
         """The place of the first event of a part of the graph."""
@@ -55,15 +55,11 @@ class Stream:
         places, others = (torch.full((len(nodes), k), -1) for _ in range(2))
         known = torch.nonzero((nodes >= 0) & (nodes < self.nodes)).flatten()
         for part in known.split(MOST):
-            batch = self.sampler(k, recent).sample(nodes[part].long(), before[part], start_times=first[part])
-            block, row = batch.blocks[0], batch["node"].seeds
-            count = block.indptr.diff()
-            of = torch.repeat_interleave(torch.arange(len(count)), count)
-            place = torch.arange(len(of)) - block.indptr[of] + (k - count[of] if left else 0)
-            for table, values in ((places, block["time"]), (others, batch.n_id[block.indices])):
-                mine = torch.full((len(count), k), -1)
-                mine[of, place] = values
-                table[part] = mine[row]
+            rows = self.sampler(k, recent).sample(nodes[part].long(), before[part], start_times=first[part]).sequences
+            place = torch.where(rows.mask, before[part][:, None] - rows.age, -1)  # the latest come first
+            count = torch.full((len(part), 1), k) if left else rows.mask.sum(1, keepdim=True)
+            order = (count - 1 - torch.arange(k)) % k
+            places[part], others[part] = place.gather(1, order), rows.ids.gather(1, order)
         return places, others
 
     def hop(self, places, others):

@@ -19,25 +19,14 @@ type sequenceWorker[V nodeID] struct {
 	raw    [][]V        // [edge type]: sources of its picks, where tokens are picks; else of no use
 	from   graph.Sample // what it samples
 	rows   rowRequest
-	tokens []token[V] // of the row at hand
-	nodes  []V        // [rows of a group, length]: fused ids of tokens, -1 behind the end
-	dated  []datedPick
-	seen   [][]uint8         // [node type]: whether a row has an entry of the list
 	found  []sampledNodes[V] // [node type]
 	blocks []sampledBlock    // [edge type]
-	to     sequenceArrays
-	edges  []int64 // of a row
-}
-
-// token is a node of a sequence, and what led to it.
-type token[V nodeID] struct {
-	node       V     // fused
-	typ, local int32 // the list that has it, and where, if tokens are nodes that were reached
-	hop        int32
-	edgeType   int32 // -1 for a seed
-	edge       int64
-	age        int64
-	weight     float32
+	seen   [][]uint8         // [node type]: whether a row has an entry of the list
+	ascend bool              // picks lie in the order of their times
+	dated  []datedPick       // of the row at hand
+	queue  []reached         // likewise: its tokens
+	nodes  []V               // [rows of a group, length]: fused ids of tokens, -1 behind the end
+	row    tokenRow[V]
 }
 
 // datedPick is a pick of a seed: where it is in the block of its edge type, and the time of the step.
@@ -45,6 +34,9 @@ type datedPick struct {
 	edgeType, at int
 	time         int64
 }
+
+// reached is a node of a seed's tree: in which list it is, and where.
+type reached struct{ typ, local, hop int32 }
 
 // sampledNodes are the nodes of a type that were sampled, and their times.
 type sampledNodes[V nodeID] struct {
@@ -68,22 +60,25 @@ func (b *sampledBlock) position(i int) int64 {
 
 func newSequences[V nodeID](k sequenceOf, env Env, a *assembly[V]) (_ Worker, err error) {
 	a.edgePos = false
-	w := &sequenceWorker[V]{assembly: a, sequenceOf: k, tokens: make([]token[V], 0, k.length),
-		nodes: make([]V, max(1, chunkPicks/k.length)*k.length), found: make([]sampledNodes[V], len(a.lists)),
-		seen: make([][]uint8, len(a.lists)), blocks: make([]sampledBlock, len(a.edges)), edges: make([]int64, k.length)}
+	w := &sequenceWorker[V]{assembly: a, sequenceOf: k, nodes: make([]V, max(1, chunkPicks/k.length)*k.length),
+		found: make([]sampledNodes[V], len(a.lists)), seen: make([][]uint8, len(a.lists)),
+		blocks: make([]sampledBlock, len(a.edges))}
 	if env.EdgePos = k.near != nil; env.EdgePos {
 		if w.values, err = k.near.values(env.Graph); err != nil {
 			return nil, err
 		}
+		w.ascend = k.timed() && !k.edges && !k.near.Replace && k.near.Direction == In &&
+			k.near.Time.ordered(&w.schema.Edges[0])
 	}
 	if w.of, err = k.of.Open(env); err != nil {
 		return nil, err
 	}
-	if w.raw = make([][]V, len(a.edges)); k.hops == 1 {
+	if k.hops == 1 {
 		of := w.of
 		if r, ok := of.(*reversedWorker); ok {
 			of = r.Worker
 		}
+		w.raw = make([][]V, len(a.edges))
 		of.(*worker[V]).raw = w.raw
 	}
 	k.inner.Init(&w.from, w.schema, env.Scratch)
@@ -111,7 +106,7 @@ func (w *sequenceWorker[V]) Sample(ctx context.Context, req *Request, out *graph
 		return err
 	}
 	rows := int(w.rows.numItems())
-	if err := w.to.open(&w.sequenceRules, w.schema, out, int64(rows)); err != nil {
+	if err := w.row.open(w.length, w.schema, out, int64(rows)); err != nil {
 		return err
 	}
 	t, first, group := 0, 0, len(w.nodes)/w.length
@@ -120,18 +115,19 @@ func (w *sequenceWorker[V]) Sample(ctx context.Context, req *Request, out *graph
 			first += len(w.rows.Seeds[t])
 			t++
 		}
-		w.row(t, at-first)
-		w.put(at, w.nodes[at%group*w.length:][:w.length])
+		w.row.begin(at, w.nodes[at%group*w.length:][:w.length])
+		w.write(t, at-first)
+		w.row.end()
 		if n := at%group + 1; n == group || at == rows-1 {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			if err := w.place(w.nodes[:n*w.length], w.to.local[(at+1-n)*w.length:], out); err != nil {
+			if err := w.place(w.nodes[:n*w.length], w.row.local[(at+1-n)*w.length:], out); err != nil {
 				return err
 			}
 		}
 	}
-	if err := w.to.view(out, int64(rows)); err != nil {
+	if err := w.row.view(out, int64(rows)); err != nil {
 		return err
 	}
 	return w.finishLists(req, out)
@@ -172,58 +168,53 @@ func (w *sequenceWorker[V]) view() (err error) {
 	return nil
 }
 
-// row sets tokens to those of seed i of type t.
-func (w *sequenceWorker[V]) row(t, i int) {
-	w.tokens = w.tokens[:0]
-	local := int32(i)
+// write writes the row of seed i of type t.
+func (w *sequenceWorker[V]) write(t, i int) {
+	seed := reached{typ: int32(t), local: int32(i)}
 	if w.near == nil { // the same seed again has the same neighbours
-		local = w.seedAt(t, i)
-	}
-	seed := token[V]{node: w.found[t].ids[local] + w.lists[t].offset, typ: int32(t), local: local, edgeType: -1, edge: -1}
-	switch {
-	case w.near == nil:
+		local, _ := unified.View[int32](w.from.SeedLocal[t])
+		seed.local = local[i]
 		w.scored(seed)
-	case w.hops == 1:
+		return
+	}
+	if w.first {
+		w.row.put(w.node(seed), seed, -1, -1)
+	}
+	if w.hops == 1 {
 		w.picked(seed)
-	default:
+	} else {
 		w.reached(seed)
 	}
 }
 
-func (w *sequenceWorker[V]) seedAt(t, i int) int32 {
-	local, _ := unified.View[int32](w.from.SeedLocal[t])
-	return local[i]
+// node returns the fused id of a node.
+func (w *sequenceWorker[V]) node(k reached) V {
+	return w.found[k.typ].ids[k.local] + w.lists[k.typ].offset
 }
 
-// full reports whether the row has all tokens that it may have.
-func (w *sequenceWorker[V]) full() bool { return len(w.tokens) == w.length }
-
 // scored takes the neighbours of a seed by their scores.
-func (w *sequenceWorker[V]) scored(seed token[V]) {
+func (w *sequenceWorker[V]) scored(seed reached) {
 	b := &w.blocks[w.as]
 	weights, _ := unified.View[float32](w.from.Arrays[0].Rows)
-	lo, hi := b.indptr[seed.local], b.indptr[seed.local+1]
+	lo, hi := int(b.indptr[seed.local]), int(b.indptr[seed.local+1])
+	own := lo + slices.Index(b.local[lo:hi], seed.local)
 	if w.first {
-		for i := lo; i < hi; i++ {
-			if b.local[i] == seed.local {
-				seed.weight = weights[i]
-			}
+		weight := float32(0)
+		if own >= lo {
+			weight = weights[own]
 		}
-		w.tokens = append(w.tokens, seed)
+		w.row.putScore(w.node(seed), seed, weight)
 	}
-	for i := lo; i < hi && !w.full(); i++ {
-		if local := b.local[i]; !w.first || local != seed.local {
-			node := w.found[seed.typ].ids[local] + w.lists[seed.typ].offset
-			w.tokens = append(w.tokens, token[V]{node: node, typ: seed.typ, weight: weights[i]})
+	for i := lo; i < hi && !w.row.full(); i++ {
+		if !w.first || i != own {
+			k := reached{typ: seed.typ, local: b.local[i]}
+			w.row.putScore(w.node(k), k, weights[i])
 		}
 	}
 }
 
 // picked takes the picks of a seed: with times the latest first, of equal times the later ones.
-func (w *sequenceWorker[V]) picked(seed token[V]) {
-	if w.first {
-		w.tokens = append(w.tokens, seed)
-	}
+func (w *sequenceWorker[V]) picked(seed reached) {
 	timed, ascend := w.timed(), true
 	w.dated = w.dated[:0]
 	for e := range w.blocks {
@@ -231,7 +222,14 @@ func (w *sequenceWorker[V]) picked(seed token[V]) {
 			continue
 		}
 		b := &w.blocks[e]
-		for i := int(b.indptr[seed.local]); i < int(b.indptr[seed.local+1]); i++ {
+		lo, hi := int(b.indptr[seed.local]), int(b.indptr[seed.local+1])
+		if w.ascend {
+			for i := hi - 1; i >= lo && !w.row.full(); i-- {
+				w.putPick(seed, e, i, w.values.times.at(b.position(i)))
+			}
+			return
+		}
+		for i := lo; i < hi; i++ {
 			p := datedPick{edgeType: e, at: i}
 			if timed {
 				p.time = w.timeOf(e, b.position(i), w.raw[e][i], seed)
@@ -246,56 +244,59 @@ func (w *sequenceWorker[V]) picked(seed token[V]) {
 		}
 		slices.Reverse(w.dated)
 	}
-	for _, p := range w.dated[:min(len(w.dated), w.length-len(w.tokens))] {
-		k := token[V]{node: w.raw[p.edgeType][p.at], typ: int32(w.schema.Edges[p.edgeType].Src), hop: 1,
-			edgeType: int32(p.edgeType), edge: w.blocks[p.edgeType].position(p.at)}
-		if timed {
-			k.age = w.found[seed.typ].times[seed.local] - p.time
+	for _, p := range w.dated {
+		if w.row.full() {
+			return
 		}
-		w.tokens = append(w.tokens, k)
+		w.putPick(seed, p.edgeType, p.at, p.time)
+	}
+}
+
+// putPick makes a token of pick i of an edge type.
+func (w *sequenceWorker[V]) putPick(seed reached, e, i int, time int64) {
+	w.row.put(w.raw[e][i], reached{typ: int32(w.schema.Edges[e].Src), hop: 1}, e, w.blocks[e].position(i))
+	if w.timed() {
+		w.row.age(w.found[seed.typ].times[seed.local] - time)
 	}
 }
 
 // reached takes the nodes of a seed's tree, hop by hop, in the order of the nodes that lead to them.
-func (w *sequenceWorker[V]) reached(seed token[V]) {
+func (w *sequenceWorker[V]) reached(seed reached) {
 	w.seen[seed.typ][seed.local] = 1
-	if w.first {
-		w.tokens = append(w.tokens, seed)
-	}
-	w.expand(seed, seed)
-	for at := int(bit(w.first)); at < len(w.tokens) && !w.full(); at++ {
-		w.expand(seed, w.tokens[at])
+	w.queue = append(w.queue[:0], seed)
+	for at := 0; at < len(w.queue) && !w.row.full(); at++ {
+		w.expand(seed, w.queue[at])
 	}
 }
 
 // expand takes the nodes that the picks of a token lead to and the row does not have.
-func (w *sequenceWorker[V]) expand(seed, from token[V]) {
+func (w *sequenceWorker[V]) expand(seed, from reached) {
 	for e := range w.blocks {
 		et, b := &w.schema.Edges[e], &w.blocks[e]
 		if et.Dst != int(from.typ) || int(from.local)+1 >= len(b.indptr) {
 			continue
 		}
+		seen := w.seen[et.Src]
 		for i := b.indptr[from.local]; i < b.indptr[from.local+1]; i++ {
-			if w.full() {
-				return
-			}
-			local := b.local[i]
-			if w.seen[et.Src][local] != 0 {
+			k := reached{typ: int32(et.Src), local: b.local[i], hop: from.hop + 1}
+			if seen[k.local] != 0 {
 				continue
 			}
-			w.seen[et.Src][local] = 1
-			k := token[V]{node: w.found[et.Src].ids[local] + w.lists[et.Src].offset, typ: int32(et.Src), local: local,
-				hop: from.hop + 1, edgeType: int32(e), edge: b.position(int(i))}
-			if w.timed() {
-				k.age = w.found[seed.typ].times[seed.local] - w.timeOf(e, k.edge, k.node, seed)
+			if w.row.full() {
+				return
 			}
-			w.tokens = append(w.tokens, k)
+			seen[k.local] = 1
+			w.queue = append(w.queue, k)
+			node, position := w.node(k), b.position(int(i))
+			if w.row.put(node, k, e, position); w.timed() {
+				w.row.age(w.found[seed.typ].times[seed.local] - w.timeOf(e, position, node, seed))
+			}
 		}
 	}
 }
 
 // timeOf returns the time of the step over an edge, whose source is a fused id.
-func (w *sequenceWorker[V]) timeOf(e int, position int64, source V, seed token[V]) int64 {
+func (w *sequenceWorker[V]) timeOf(e int, position int64, source V, seed reached) int64 {
 	src := w.schema.Edges[e].Src
 	switch v := &w.values; {
 	case v.times.valid():
@@ -304,6 +305,127 @@ func (w *sequenceWorker[V]) timeOf(e int, position int64, source V, seed token[V
 		return v.nodes[src].at(int64(source - w.lists[src].offset))
 	}
 	return w.found[seed.typ].times[seed.local]
+}
+
+// tokenRow is the row at hand, in the arrays of a sample; those that it does not have are nil.
+type tokenRow[V nodeID] struct {
+	length                       int
+	local, types, hops, edgeType []int32 // of all rows
+	edge32                       []int32
+	edge64                       []int64
+	ages                         []int64
+	weights                      []float32
+
+	at, stop int // in these: where the next token goes, and the end of the row
+	nodes    []V // of the row; the first of those that are left
+}
+
+// open makes room for rows.
+func (r *tokenRow[V]) open(length int, s *graph.Schema, out *graph.Sample, rows int64) (err error) {
+	*r = tokenRow[V]{length: length}
+	for i := range out.Arrays {
+		b := &out.Buffers.Arrays[i]
+		cells := rows * int64(length)
+		switch name := out.Arrays[i].Name; {
+		case name == "sequence_edge" && s.PosType() == unified.Int64:
+			r.edge64, err = unified.Grow[int64](b, cells, 0)
+		case name == "sequence_age":
+			r.ages, err = unified.Grow[int64](b, cells, 0)
+		case name == "sequence_weight":
+			r.weights, err = unified.Grow[float32](b, cells, 0)
+		default:
+			*r.numbers(name), err = unified.Grow[int32](b, cells, 0)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// numbers returns where an array of int32 is.
+func (r *tokenRow[V]) numbers(name string) *[]int32 {
+	switch name {
+	case "sequence_type":
+		return &r.types
+	case "sequence_hop":
+		return &r.hops
+	case "sequence_edge_type":
+		return &r.edgeType
+	case "sequence_edge":
+		return &r.edge32
+	}
+	return &r.local
+}
+
+// begin goes to a row, whose nodes go to a slice.
+func (r *tokenRow[V]) begin(row int, nodes []V) {
+	r.at, r.stop, r.nodes = row*r.length, (row+1)*r.length, nodes
+}
+
+// full reports whether the row has all tokens that it may have.
+func (r *tokenRow[V]) full() bool { return r.at == r.stop }
+
+// put writes a token, a node by its fused id, and the edge that led to it, of type -1 for none.
+func (r *tokenRow[V]) put(node V, k reached, edgeType int, edge int64) {
+	at := r.at
+	r.nodes[0], r.nodes, r.at = node, r.nodes[1:], at+1
+	if r.types != nil {
+		r.types[at] = k.typ
+	}
+	if r.hops != nil {
+		r.hops[at] = k.hop
+	}
+	if r.edgeType != nil {
+		r.edgeType[at] = int32(edgeType)
+	}
+	if r.edge32 != nil {
+		r.edge32[at] = int32(edge)
+	} else if r.edge64 != nil {
+		r.edge64[at] = edge
+	}
+	if r.ages != nil {
+		r.ages[at] = 0
+	}
+}
+
+// age sets the age of the last token.
+func (r *tokenRow[V]) age(age int64) { r.ages[r.at-1] = age }
+
+// putScore writes a token with its score.
+func (r *tokenRow[V]) putScore(node V, k reached, weight float32) {
+	r.weights[r.at] = weight
+	r.put(node, k, -1, -1)
+}
+
+// end fills the rest of the row.
+func (r *tokenRow[V]) end() {
+	fillWith(r.nodes, -1)
+	for _, some := range [][]int32{r.types, r.hops, r.edgeType, r.edge32} {
+		if some != nil {
+			fillWith(some[r.at:r.stop], -1)
+		}
+	}
+	if r.edge64 != nil {
+		fillWith(r.edge64[r.at:r.stop], -1)
+	}
+	if r.ages != nil {
+		clear(r.ages[r.at:r.stop])
+	}
+	if r.weights != nil {
+		clear(r.weights[r.at:r.stop])
+	}
+}
+
+// view views the arrays as the sample's.
+func (r *tokenRow[V]) view(out *graph.Sample, rows int64) (err error) {
+	for i := range out.Arrays {
+		c := &out.Arrays[i]
+		if c.Rows, err = out.Buffers.Arrays[i].Tensor(c.DType, rows, int64(r.length)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // rowRequest is a request whose items are the seeds of another one: each is a node with the times of its item.
@@ -343,97 +465,6 @@ func (q *rowRequest) of(s *graph.Schema, req *Request, near *Neighbor, nodes []t
 			}
 			return nil
 		})
-	}
-	return nil
-}
-
-// sequenceArrays are the arrays of a sample; those that it does not have are nil.
-type sequenceArrays struct {
-	length                       int
-	local, types, hops, edgeType []int32
-	edge                         posSink
-	ages                         []int64
-	weights                      []float32
-}
-
-// put writes the tokens of a row to the arrays, and their nodes to nodes.
-func (w *sequenceWorker[V]) put(at int, nodes []V) {
-	n, to, at := len(w.tokens), &w.to, at*w.length
-	fillWith(nodes[n:], -1)
-	for i := range w.tokens {
-		nodes[i] = w.tokens[i].node
-	}
-	rows := func(all []int32, of func(k *token[V]) int32) {
-		if all == nil {
-			return
-		}
-		row := all[at : at+w.length]
-		fillWith(row[n:], -1)
-		for i := range w.tokens {
-			row[i] = of(&w.tokens[i])
-		}
-	}
-	rows(to.types, func(k *token[V]) int32 { return k.typ })
-	rows(to.hops, func(k *token[V]) int32 { return k.hop })
-	rows(to.edgeType, func(k *token[V]) int32 { return k.edgeType })
-	if to.edge.wanted {
-		fillWith(w.edges[n:], -1)
-		for i := range w.tokens {
-			w.edges[i] = w.tokens[i].edge
-		}
-		to.edge.put(w.edges)
-	}
-	if to.ages != nil {
-		clear(to.ages[at+n : at+w.length])
-		for i := range w.tokens {
-			to.ages[at+i] = w.tokens[i].age
-		}
-	}
-	if to.weights != nil {
-		clear(to.weights[at+n : at+w.length])
-		for i := range w.tokens {
-			to.weights[at+i] = w.tokens[i].weight
-		}
-	}
-}
-
-// open makes room for rows of the arrays.
-func (a *sequenceArrays) open(r *sequenceRules, s *graph.Schema, out *graph.Sample, rows int64) (err error) {
-	*a = sequenceArrays{length: r.length}
-	cells := rows * int64(r.length)
-	for i := range out.Arrays {
-		b := &out.Buffers.Arrays[i]
-		switch out.Arrays[i].Name {
-		case "sequence":
-			a.local, err = unified.Grow[int32](b, cells, 0)
-		case "sequence_type":
-			a.types, err = unified.Grow[int32](b, cells, 0)
-		case "sequence_hop":
-			a.hops, err = unified.Grow[int32](b, cells, 0)
-		case "sequence_edge":
-			a.edge.wanted = true
-			err = a.edge.open(b, s.PosType(), 0, cells)
-		case "sequence_edge_type":
-			a.edgeType, err = unified.Grow[int32](b, cells, 0)
-		case "sequence_age":
-			a.ages, err = unified.Grow[int64](b, cells, 0)
-		default:
-			a.weights, err = unified.Grow[float32](b, cells, 0)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// view views the arrays as the sample's.
-func (a *sequenceArrays) view(out *graph.Sample, rows int64) (err error) {
-	for i := range out.Arrays {
-		c := &out.Arrays[i]
-		if c.Rows, err = out.Buffers.Arrays[i].Tensor(c.DType, rows, int64(a.length)); err != nil {
-			return err
-		}
 	}
 	return nil
 }

@@ -109,7 +109,8 @@ class KhopTemporal(Contestant):
 
     def __init__(self, stream):
         super().__init__(stream)
-        self.sampler = khop.Sampler(f"{stream.folder}.khop", batch_size=3 * EVENTS, workers=2, **self.options)
+        self.sampler = khop.Sampler(f"{stream.folder}.khop", batch_size=3 * EVENTS, workers=torch.get_num_threads(),
+                                    **self.options)
 
     def batch(self, i):
         seeds = self.stream.seeds(i)
@@ -135,8 +136,8 @@ class KhopLoader(Contestant):
     def begin(self, first, count):
         seeds = torch.cat([self.stream.seeds(i) for i in range(first, first + count)])
         whole = torch.arange(first, first + count).repeat_interleave(3 * EVENTS)[:len(seeds)]
-        loader = khop.Loader(f"{self.stream.folder}.khop", input_nodes=seeds, input_time=whole * EVENTS, workers=2,
-                             batch_size=3 * EVENTS, process="inside", **self.options)
+        loader = khop.Loader(f"{self.stream.folder}.khop", input_nodes=seeds, input_time=whole * EVENTS,
+                             workers=torch.get_num_threads(), batch_size=3 * EVENTS, process="inside", **self.options)
         self.loader, self.epoch = loader, iter(loader)
 
     def batch(self, i):
@@ -258,13 +259,14 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--only", default=",".join(CONTESTANTS), help="contestants, with commas")
+    parser.add_argument("--threads", type=int, default=2, help="of torch and of pyg-lib, and khop's workers")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batches", type=int, default=200, help="of each round")
     parser.add_argument("--first", type=int, help="the batch to begin with; default: the middle of the stream")
     parser.add_argument("--check", type=int, default=5, help="batches a contestant whose neighbours are compared")
     parser.add_argument("--json", type=pathlib.Path)
     args = parser.parse_args()
-    torch.set_num_threads(2)
+    torch.set_num_threads(args.threads)
     stream = Stream(args.folder)
     first = stream.batches // 2 if args.first is None else args.first
     contestants = {name: CONTESTANTS[name](stream) for name in args.only.split(",")}

@@ -98,13 +98,13 @@ FANOUTS = [10, 10]
 
 
 def khop_rows(graph, args):
-    sampler = khop.Sampler(graph.dataset, fanouts=FANOUTS, batch_size=SEEDS, workers=2, sequence=args.length,
+    sampler = khop.Sampler(graph.dataset, fanouts=FANOUTS, batch_size=SEEDS, workers=args.threads, sequence=args.length,
                            seed_first=True)
     return lambda seeds: sampler.sample(seeds).sequences.ids
 
 
 def khop_trees(graph, args):
-    sampler = khop.Sampler(graph.dataset, fanouts=FANOUTS, batch_size=SEEDS, workers=2, disjoint=True)
+    sampler = khop.Sampler(graph.dataset, fanouts=FANOUTS, batch_size=SEEDS, workers=args.threads, disjoint=True)
 
     def batch(seeds):
         found = sampler.sample(seeds)
@@ -175,13 +175,13 @@ def gigl_by_hops(graph, args):
 
 def khop_ppr(graph, args):
     sampler = khop.Sampler(graph.dataset, sampler="ppr", alpha=args.alpha, epsilon=args.epsilon, batch_size=SEEDS,
-                           workers=2, sequence=args.length)
+                           workers=args.threads, sequence=args.length)
     return lambda seeds: sampler.sample(seeds).sequences.ids
 
 
 def khop_blocks(graph, args):
     sampler = khop.Sampler(graph.dataset, sampler="ppr", alpha=args.alpha, epsilon=args.epsilon, batch_size=SEEDS,
-                           workers=2, neighbors=args.length)
+                           workers=args.threads, neighbors=args.length)
 
     def batch(seeds):
         found = sampler.sample(seeds)
@@ -231,12 +231,13 @@ def main():
     parser.add_argument("--length", type=int)
     parser.add_argument("--alpha", type=float, default=.5)
     parser.add_argument("--epsilon", type=float, default=1e-4)
+    parser.add_argument("--threads", type=int, default=2, help="of torch and of pyg-lib, and khop's workers")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batches", type=int, default=10)
     parser.add_argument("--json", type=pathlib.Path)
     args = parser.parse_args()
     args.length = args.length or {"hops": 64, "ppr": 50}[args.contest]
-    torch.set_num_threads(2)
+    torch.set_num_threads(args.threads)
     graph = Graph(args.dataset)
     names = args.only.split(",") if args.only else [n for n in CONTESTS[args.contest] if args.gigl or "GiGL" not in n]
     ways = {name: CONTESTS[args.contest][name](graph, args) for name in names}

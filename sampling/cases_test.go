@@ -73,9 +73,10 @@ var knownBeside = map[string]Sampler{
 	"walk, path":      Walk{Length: 4, Metapath: []string{"r1", "r2"}, Edges: true},
 	"sequence, out":   Sequence{Of: Neighbor{Fanouts: []int{4, 3}, Direction: Out}, Length: 9},
 	"sequence, both":  Sequence{Of: Neighbor{Fanouts: []int{4}, Direction: Both, Replace: true}, Length: 9},
-	"sequence, first": Sequence{Of: Neighbor{Fanouts: []int{All}, Time: Temporal{Edge: "t"}}, Length: 7, SeedFirst: true},
-	"sequence, chain": Sequence{Of: Neighbor{Fanouts: []int{4, 3, 2}, Time: Temporal{Edge: "t", Chain: true}}, Length: 20,
+	"sequence, first": Sequence{Of: Neighbor{Fanouts: []int{All}, Time: Temporal{Edge: "t"}}, Length: 7,
 		SeedFirst: true},
+	"sequence, chain": Sequence{Of: Neighbor{Fanouts: []int{4, 3, 2}, Time: Temporal{Edge: "t", Chain: true}},
+		Length: 20, SeedFirst: true},
 	"sequence, walks": Sequence{Of: PinSage{Walks: 5, Length: 3, As: "r0"}, Length: 4},
 	"sequence, ppr":   Sequence{Of: PPR{As: "r0"}, Length: 8, SeedFirst: true},
 }

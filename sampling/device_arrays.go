@@ -24,6 +24,7 @@ type deviceArray struct {
 	stage int   // of the block
 	each  int64 // rows of a seed
 	pos   bool  // it has positions of edges
+	id    bool  // it has own ids
 }
 
 // claimEmpty writes the blocks of a sample that has none with edges.
@@ -68,8 +69,11 @@ func (w *deviceAssembly) rowsOf(a *deviceArray, nodes []int64, edges [][]int64, 
 
 // arrayType returns the dtype of an array.
 func (w *deviceAssembly) arrayType(i int) unified.DType {
-	if w.arrays[i].pos {
+	switch {
+	case w.arrays[i].pos:
 		return w.pos
+	case w.arrays[i].id:
+		return w.ids
 	}
 	return w.bound.Arrays[i].DType
 }

@@ -72,7 +72,9 @@ func (k Sequence) openDevice(env DeviceEnv, prepared Sampler) (DeviceWorker, err
 	opt := deviceOptions{frontier: AllNodes, bound: r.bound(s, env.BatchSize, &d.Bound), rawFault: true,
 		stages: []stageKind{stagePlace}, placer: w}
 	for i := range opt.bound.Arrays {
-		opt.arrays = append(opt.arrays, deviceArray{kind: rowOfSeed, pos: opt.bound.Arrays[i].Name == "sequence_edge"})
+		name := opt.bound.Arrays[i].Name
+		opt.arrays = append(opt.arrays, deviceArray{kind: rowOfSeed, pos: name == "sequence_edge",
+			id: name == "sequence_id"})
 	}
 	if w.deviceAssembly = newDeviceAssembly(o, nil, opt); o.err != nil {
 		return nil, errors.Join(o.close(), w.from.Close())
@@ -129,6 +131,8 @@ func (w *deviceSequences) own(_ Rand, out *graph.Sample, to []byte) {
 	for i := range w.deviceAssembly.bound.Arrays {
 		at := out.Buffers.Arrays[i].Address()
 		switch w.deviceAssembly.bound.Arrays[i].Name {
+		case "sequence_id":
+			rules.ids = at
 		case "sequence_type":
 			rules.types = at
 		case "sequence_hop":

@@ -13,6 +13,7 @@ struct SequenceRules {
   int64_t timeBytes;  // 4 or 8
   int64_t timed;
   // results, or none
+  void* ids;
   int32_t *types, *hop, *edgeTypes;
   void* edges;
   int64_t* ages;
@@ -51,7 +52,9 @@ struct Row {
   __device__ __forceinline__ void put(int64_t at, int64_t t, int64_t place, int64_t hop, int64_t edgeType, int64_t edge,
                                       int64_t age, float weight) const {
     int64_t cell = base + at;
-    b->scratch[cell] = place < 0 ? -1 : load_id(list(t)->ids, place, r->of->wideIds) + list(t)->offset;
+    int64_t own = place < 0 ? -1 : load_id(list(t)->ids, place, r->of->wideIds);
+    b->scratch[cell] = place < 0 ? -1 : own + list(t)->offset;
+    store_id(r->ids, cell, b->wideIds, own);
     places[cell] = (u64)t << 32 | (u64)(uint32_t)place;
     if (r->types) r->types[cell] = (int32_t)t;
     if (r->hop) r->hop[cell] = (int32_t)hop;
@@ -89,7 +92,8 @@ struct Row {
     if (r->first) put_seed(own < in.to ? seg->weights[own] : 0.0f);
     for (int64_t i = in.from + lane_id(); i < in.to; i += kLanes) {
       int64_t at = n + i - in.from - (r->first && i > own);
-      if (at < r->length && !(r->first && i == own)) put(at, seg->source, seg->indices[i], 0, -1, -1, 0, seg->weights[i]);
+      bool other = !(r->first && i == own);
+      if (other && at < r->length) put(at, seg->source, seg->indices[i], 0, -1, -1, 0, seg->weights[i]);
     }
     n = min(r->length, n + in.to - in.from - (r->first && own < in.to));
   }

@@ -23,6 +23,7 @@ import (
 // says where each token's are. The one layer of blocks has no edges. The sample's arrays have a row for each seed:
 //
 //	sequence            int32 [rows, Length]: local ids, -1 behind the end
+//	sequence_id         Schema.IDType: own ids
 //	sequence_type       int32: the node type of each; only with several node types
 //	sequence_hop        int32: the hop that reached it; only of Neighbor with several hops
 //	sequence_edge       Schema.PosType: the position of the edge that reached it, -1 for a seed; only of Neighbor
@@ -145,6 +146,7 @@ func (r *sequenceRules) columns(s *graph.Schema) (all []graph.Column) {
 	}
 	near := r.near != nil
 	add(true, "sequence", unified.Int32)
+	add(true, "sequence_id", s.IDType())
 	add(r.types, "sequence_type", unified.Int32)
 	add(near && r.hops > 1, "sequence_hop", unified.Int32)
 	add(near, "sequence_edge", s.PosType())

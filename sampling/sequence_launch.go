@@ -20,20 +20,20 @@ func _(x deviceSequenceStep) {
 
 // deviceSequenceRules is SequenceRules of sequence.cu, laid out as on the device.
 type deviceSequenceRules struct {
-	of                                          device.Address
-	stage, hops, as, length, first              int64
-	times                                       device.Address
-	timeBytes, timed                            int64
-	types, hop, edgeTypes, edges, ages, weights device.Address
+	of                                               device.Address
+	stage, hops, as, length, first                   int64
+	times                                            device.Address
+	timeBytes, timed                                 int64
+	ids, types, hop, edgeTypes, edges, ages, weights device.Address
 }
 
 func _(x deviceSequenceRules) {
 	_ = [1]struct{}{}[unsafe.Offsetof(x.of)|(unsafe.Offsetof(x.stage)^8)|(unsafe.Offsetof(x.hops)^16)|
 		(unsafe.Offsetof(x.as)^24)|(unsafe.Offsetof(x.length)^32)|(unsafe.Offsetof(x.first)^40)|
 		(unsafe.Offsetof(x.times)^48)|(unsafe.Offsetof(x.timeBytes)^56)|(unsafe.Offsetof(x.timed)^64)|
-		(unsafe.Offsetof(x.types)^72)|(unsafe.Offsetof(x.hop)^80)|(unsafe.Offsetof(x.edgeTypes)^88)|
-		(unsafe.Offsetof(x.edges)^96)|(unsafe.Offsetof(x.ages)^104)|(unsafe.Offsetof(x.weights)^112)|
-		(unsafe.Sizeof(x)^120)]
+		(unsafe.Offsetof(x.ids)^72)|(unsafe.Offsetof(x.types)^80)|(unsafe.Offsetof(x.hop)^88)|
+		(unsafe.Offsetof(x.edgeTypes)^96)|(unsafe.Offsetof(x.edges)^104)|(unsafe.Offsetof(x.ages)^112)|
+		(unsafe.Offsetof(x.weights)^120)|(unsafe.Sizeof(x)^128)]
 }
 
 // sequenceKernels are the kernels of sequence.cu, loaded on one device. They are safe for concurrent use.

@@ -178,7 +178,7 @@ func (w *sequenceWorker[V]) write(t, i int) {
 		return
 	}
 	if w.first {
-		w.row.put(w.node(seed), seed, -1, -1)
+		w.row.put(w.node(seed), w.lists[t].offset, seed, -1, -1)
 	}
 	if w.hops == 1 {
 		w.picked(seed)
@@ -203,12 +203,12 @@ func (w *sequenceWorker[V]) scored(seed reached) {
 		if own >= lo {
 			weight = weights[own]
 		}
-		w.row.putScore(w.node(seed), seed, weight)
+		w.row.putScore(w.node(seed), w.lists[seed.typ].offset, seed, weight)
 	}
 	for i := lo; i < hi && !w.row.full(); i++ {
 		if !w.first || i != own {
 			k := reached{typ: seed.typ, local: b.local[i]}
-			w.row.putScore(w.node(k), k, weights[i])
+			w.row.putScore(w.node(k), w.lists[k.typ].offset, k, weights[i])
 		}
 	}
 }
@@ -254,7 +254,8 @@ func (w *sequenceWorker[V]) picked(seed reached) {
 
 // putPick makes a token of pick i of an edge type.
 func (w *sequenceWorker[V]) putPick(seed reached, e, i int, time int64) {
-	w.row.put(w.raw[e][i], reached{typ: int32(w.schema.Edges[e].Src), hop: 1}, e, w.blocks[e].position(i))
+	src := w.schema.Edges[e].Src
+	w.row.put(w.raw[e][i], w.lists[src].offset, reached{typ: int32(src), hop: 1}, e, w.blocks[e].position(i))
 	if w.timed() {
 		w.row.age(w.found[seed.typ].times[seed.local] - time)
 	}
@@ -288,7 +289,7 @@ func (w *sequenceWorker[V]) expand(seed, from reached) {
 			seen[k.local] = 1
 			w.queue = append(w.queue, k)
 			node, position := w.node(k), b.position(int(i))
-			if w.row.put(node, k, e, position); w.timed() {
+			if w.row.put(node, w.lists[k.typ].offset, k, e, position); w.timed() {
 				w.row.age(w.found[seed.typ].times[seed.local] - w.timeOf(e, position, node, seed))
 			}
 		}
@@ -311,6 +312,7 @@ func (w *sequenceWorker[V]) timeOf(e int, position int64, source V, seed reached
 type tokenRow[V nodeID] struct {
 	length                       int
 	local, types, hops, edgeType []int32 // of all rows
+	ids                          []V
 	edge32                       []int32
 	edge64                       []int64
 	ages                         []int64
@@ -329,6 +331,8 @@ func (r *tokenRow[V]) open(length int, s *graph.Schema, out *graph.Sample, rows 
 		switch name := out.Arrays[i].Name; {
 		case name == "sequence_edge" && s.PosType() == unified.Int64:
 			r.edge64, err = unified.Grow[int64](b, cells, 0)
+		case name == "sequence_id":
+			r.ids, err = unified.Grow[V](b, cells, 0)
 		case name == "sequence_age":
 			r.ages, err = unified.Grow[int64](b, cells, 0)
 		case name == "sequence_weight":
@@ -366,10 +370,11 @@ func (r *tokenRow[V]) begin(row int, nodes []V) {
 // full reports whether the row has all tokens that it may have.
 func (r *tokenRow[V]) full() bool { return r.at == r.stop }
 
-// put writes a token, a node by its fused id, and the edge that led to it, of type -1 for none.
-func (r *tokenRow[V]) put(node V, k reached, edgeType int, edge int64) {
+// put writes a token: a node by its fused id, of a type whose ids begin at offset, and the edge that led to it, of type
+// -1 for none.
+func (r *tokenRow[V]) put(node, offset V, k reached, edgeType int, edge int64) {
 	at := r.at
-	r.nodes[0], r.nodes, r.at = node, r.nodes[1:], at+1
+	r.nodes[0], r.ids[at], r.nodes, r.at = node, node-offset, r.nodes[1:], at+1
 	if r.types != nil {
 		r.types[at] = k.typ
 	}
@@ -393,14 +398,15 @@ func (r *tokenRow[V]) put(node V, k reached, edgeType int, edge int64) {
 func (r *tokenRow[V]) age(age int64) { r.ages[r.at-1] = age }
 
 // putScore writes a token with its score.
-func (r *tokenRow[V]) putScore(node V, k reached, weight float32) {
+func (r *tokenRow[V]) putScore(node, offset V, k reached, weight float32) {
 	r.weights[r.at] = weight
-	r.put(node, k, -1, -1)
+	r.put(node, offset, k, -1, -1)
 }
 
 // end fills the rest of the row.
 func (r *tokenRow[V]) end() {
 	fillWith(r.nodes, -1)
+	fillWith(r.ids[r.at:r.stop], -1)
 	for _, some := range [][]int32{r.types, r.hops, r.edgeType, r.edge32} {
 		if some != nil {
 			fillWith(some[r.at:r.stop], -1)

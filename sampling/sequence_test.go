@@ -1,6 +1,7 @@
 package sampling
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -37,7 +38,8 @@ func oracleRows(g *graph.Graph, n Neighbor, req *Request) *Request {
 }
 
 // oracleSequence is the row of a seed: docs/sampling.md, "Sequences", for Neighbor.
-func oracleSequence(g *graph.Graph, runs edgeRuns, k Sequence, rows *Request, t int, seed rooted) (all []oracleToken) {
+func oracleSequence(g *graph.Graph, runs edgeRuns, k Sequence, rows *Request, t int,
+	seed rooted) (all []oracleToken) {
 	s, n := g.Schema(), k.Of.(Neighbor)
 	n.Disjoint = true
 	hops := oracleHops(n)
@@ -75,23 +77,13 @@ func oracleSequence(g *graph.Graph, runs edgeRuns, k Sequence, rows *Request, t 
 	if hops == 1 && n.Time.on() { // ages may be beyond int64: times decide
 		time := func(k oracleToken) int64 { return seed.time - k.age }
 		slices.Reverse(dated)
-		slices.SortStableFunc(dated, func(a, b oracleToken) int { return -cmpInt(time(a), time(b)) })
+		slices.SortStableFunc(dated, func(a, b oracleToken) int { return cmp.Compare(time(b), time(a)) })
 	}
 	all = append(all, dated...)
 	if !k.SeedFirst {
 		all = all[1:]
 	}
 	return all[:min(len(all), k.Length)]
-}
-
-func cmpInt(a, b int64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // oracleScored is oracleSequence for PPR and PinSage.
@@ -146,8 +138,8 @@ func sequencesOf(t *testing.T, s *graph.Schema, k Sequence, out *graph.Sample) (
 		local := arrays["sequence"](i)
 		if local < 0 {
 			for name, f := range arrays {
-				expect.That(t, f(i) == map[bool]int64{true: 0, false: -1}[name == "sequence_age"], "%s behind the end: %d",
-					name, f(i))
+				none := map[bool]int64{true: 0, false: -1}[name == "sequence_age"]
+				expect.That(t, f(i) == none, "%s behind the end: %d", name, f(i))
 			}
 			expect.That(t, weights == nil || weights[i] == 0, "a weight behind the end")
 			continue
@@ -159,6 +151,7 @@ func sequencesOf(t *testing.T, s *graph.Schema, k Sequence, out *graph.Sample) (
 			token.weight = weights[i]
 		}
 		token.id = ids[token.typ](local)
+		expect.That(t, arrays["sequence_id"](i) == token.id, "id %d of node %d", arrays["sequence_id"](i), token.id)
 		*row = append(*row, token)
 	}
 	return rows
@@ -209,7 +202,8 @@ func randomSequence(t *testing.T, r *rand.Rand, g *graph.Graph) (k Sequence, req
 		}
 		k.Of = Sampler(PPR{Alpha: 0.15, Epsilon: []float64{1e-2, 1e-3}[r.IntN(2)], As: as})
 		if r.IntN(2) == 0 {
-			k.Of = PinSage{Neighbors: 1, Walks: r.IntN(9), Length: 1 + r.IntN(5), Restart: []float64{0, 0.3}[r.IntN(2)], As: as}
+			k.Of = PinSage{Neighbors: 1, Walks: r.IntN(9), Length: 1 + r.IntN(5), Restart: []float64{0, 0.3}[r.IntN(2)],
+				As: as}
 		}
 		return k, func(batch uint64) *Request {
 			req := randomRequest(r, s, batch)
@@ -303,6 +297,7 @@ func checkSequences(t *testing.T, what string, g *graph.Graph, runs edgeRuns, k 
 		for i := range out.Nodes[typ].Len() {
 			have = append(have, ids(i))
 		}
-		expect.That(t, slices.Equal(have, lists[typ]), "%s: nodes of type %d: got %v, want %v", what, typ, have, lists[typ])
+		same := slices.Equal(have, lists[typ])
+		expect.That(t, same, "%s: nodes of type %d: got %v, want %v", what, typ, have, lists[typ])
 	}
 }

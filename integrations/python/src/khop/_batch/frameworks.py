@@ -73,10 +73,10 @@ class Framework:
         """Concatenates arrays. A copy."""
         return np.concatenate(arrays)
 
-    def rows(self, values: Array, index: Array, none: int) -> Array:
-        """Returns values[index], and none where index is negative."""
-        out = values[index.clip(0)] if len(values) else np.empty((*index.shape, *values.shape[1:]), values.dtype)
-        out[index < 0] = none
+    def rows(self, values: Array, index: Array) -> Array:
+        """Returns values[index], zeros where index is negative."""
+        out = np.zeros((*index.shape, *values.shape[1:]), values.dtype)
+        out[index >= 0] = values[index[index >= 0]]
         return out
 
     def edge_index(self, indptr: Array, indices: Array) -> Array:
@@ -127,11 +127,11 @@ class Torch(Framework):
     def cat(self, arrays: Sequence[Array]) -> Array:
         return self.torch.cat(list(arrays))
 
-    def rows(self, values: Array, index: Array, none: int) -> Array:
+    def rows(self, values: Array, index: Array) -> Array:
         if not len(values):
-            return values.new_full((*index.shape, *values.shape[1:]), none)
+            return values.new_zeros((*index.shape, *values.shape[1:]))
         out = values.index_select(0, index.clamp(min=0).reshape(-1)).view(*index.shape, *values.shape[1:])
-        return out.masked_fill((index < 0).view(*index.shape, *[1] * (values.dim() - 1)), none)
+        return out.masked_fill((index < 0).view(*index.shape, *[1] * (values.dim() - 1)), 0)
 
     def edge_index(self, indptr: Array, indices: Array) -> Array:
         if indices.device.type == "cpu":  # NumPy repeats several times as fast as torch
@@ -174,12 +174,12 @@ class Jax(Framework):
     def cat(self, arrays: Sequence[Array]) -> Array:
         return self.jax.numpy.concatenate(list(arrays))
 
-    def rows(self, values: Array, index: Array, none: int) -> Array:
+    def rows(self, values: Array, index: Array) -> Array:
         np = self.jax.numpy
         if not len(values):
-            return np.full((*index.shape, *values.shape[1:]), none, values.dtype)
+            return np.zeros((*index.shape, *values.shape[1:]), values.dtype)
         there = (index >= 0).reshape(*index.shape, *[1] * (values.ndim - 1))
-        return np.where(there, values[index.clip(0)], np.asarray(none, values.dtype))
+        return np.where(there, values[index.clip(0)], np.zeros((), values.dtype))
 
     def edge_index(self, indptr: Array, indices: Array) -> Array:
         return self.jax.numpy.asarray(super().edge_index(np.asarray(indptr), np.asarray(indices)))

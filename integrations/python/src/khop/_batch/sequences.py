@@ -11,7 +11,7 @@ from .frameworks import Array
 class Sequences:
     """Rows of up to length tokens, one for each seed, repeats included, in the order of ``seeds``: nodes that the
     sampler reached from it, and what led to them. Behind the end of a row integers are -1; ages, weights and rows are
-    0. Arrays are views of the loader's memory; ``mask``, ``ids`` and ``rows`` are made at each access.
+    0. Arrays are views of the loader's memory; ``mask`` and ``rows`` are made at each access.
 
     Seeds that are edges have a row for each source, then one for each target, negatives included.
     """
@@ -70,15 +70,8 @@ class Sequences:
 
     @property
     def ids(self) -> Array:
-        """Each token's id in the dataset, of its node type [seeds, length]."""
-        of, types = self.node_type, self._batch.schema.node_types
-        if of is None:
-            return self._batch._framework.rows(self._batch.array(f"nodes/{types[0]}"), self.index, -1)
-        out = None
-        for t, name in enumerate(types):
-            ids = self._batch._framework.rows(self._batch.array(f"nodes/{name}"), self._of(t), -1)
-            out = ids if out is None else out + ids + 1
-        return out
+        """Each token's id in the dataset, of its node type [seeds, length]: as wide as the dataset's ids."""
+        return self._batch.array("sample/sequence_id")
 
     def rows(self, values: Array, node_type: Optional[str] = None) -> Array:
         """Returns a row of values for each token [seeds, length, ..], zeros behind the end. values has one for each
@@ -88,7 +81,7 @@ class Sequences:
         if self.node_type is not None and node_type not in types:
             raise ValueError(f"values of which node type? There are {', '.join(types)}: rows(values, {types[0]!r})")
         index = self.index if self.node_type is None else self._of(types.index(str(node_type)))
-        return self._batch._framework.rows(values, index, 0)
+        return self._batch._framework.rows(values, index)
 
     def _of(self, node_type: int) -> Array:
         """index where tokens are of a node type, else -1."""

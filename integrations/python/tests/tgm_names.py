@@ -59,7 +59,7 @@ class Stream:
             place = torch.where(rows.mask, before[part][:, None] - rows.age, -1)  # the latest come first
             count = torch.full((len(part), 1), k) if left else rows.mask.sum(1, keepdim=True)
             order = (count - 1 - torch.arange(k)) % k
-            places[part], others[part] = place.gather(1, order), rows.ids.gather(1, order)
+            places[part], others[part] = place.gather(1, order), rows.ids.long().gather(1, order)
         return places, others
 
     def hop(self, places, others):

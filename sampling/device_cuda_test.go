@@ -130,13 +130,19 @@ func (d *deviceUnderTest) openVariants(n DeviceSampler, g *graph.Graph, blocks i
 	return d.openSome(n, g, blocks, []string{"as opened", "hash", "small", "small hash", "int64", "int64 hash"})
 }
 
+// noPositions reports whether a sampler's edges have no positions.
+func noPositions(s Sampler) bool {
+	switch s.(type) {
+	case PinSage, Sequence, preparedSequence:
+		return true
+	}
+	return false
+}
+
 // openSome opens some of the variants.
 func (d *deviceUnderTest) openSome(n DeviceSampler, g *graph.Graph, blocks int, names []string) map[string]*onDevice {
 	d.t.Helper()
-	_, none := any(n).(PinSage)
-	if k, is := any(n).(Sequence); is {
-		_, none = k.Of.(PinSage)
-	}
+	none := noPositions(n)
 	narrow := DeviceEnv{Env: Env{Graph: g, BatchSize: 40, EdgePos: !none}, Topology: d.topology(g, unified.Int32),
 		MaxBlocks: blocks}
 	d.uploadColumns(n, g, &narrow.Topology)

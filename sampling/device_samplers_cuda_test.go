@@ -134,13 +134,7 @@ func TestDeviceAddsUpManyEdgesOfASource(t *testing.T) {
 func (d *deviceUnderTest) compareKnown(what string, g *graph.Graph, s DeviceSampler, first int) (compared int) {
 	d.t.Helper()
 	env := Env{Graph: g, BatchSize: 40, EdgePos: true}
-	of := Sampler(s)
-	if k, is := of.(Sequence); is {
-		of = k.Of
-	}
-	if _, none := of.(PinSage); none {
-		env.EdgePos = false
-	}
+	env.EdgePos = !noPositions(s)
 	prepared := expect.Must(Prepare(d.t.Context(), s, env))(d.t)
 	host := expect.Must(prepared.Open(env))(d.t)
 	names := []string{"as opened", "small hash", "int64"}

@@ -41,7 +41,7 @@ func (k preparedSequence) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 
 func (k Sequence) openDevice(env DeviceEnv, prepared Sampler) (DeviceWorker, error) {
 	s := env.Graph.Schema()
-	r, d, err := k.rules(s, env.BatchSize)
+	r, d, err := k.opened(env.Env)
 	if err != nil {
 		return nil, err
 	}

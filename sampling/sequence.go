@@ -192,9 +192,18 @@ type preparedSequence struct {
 
 func (k preparedSequence) Open(env Env) (Worker, error) { return k.Sequence.open(env, k.of) }
 
+// opened checks the options against a graph, and that nobody asks for positions of the edges of blocks.
+func (k Sequence) opened(env Env) (r sequenceRules, d Description, err error) {
+	if env.EdgePos {
+		return r, d, fmt.Errorf("%w: blocks of sequences have no edges, so no positions and no columns of them: the "+
+			"positions of the tokens' edges are in the array sequence_edge", ErrOptions)
+	}
+	return k.rules(env.Graph.Schema(), env.BatchSize)
+}
+
 // open opens a worker of the tokens of a prepared sampler, or of the options' own.
 func (k Sequence) open(env Env, prepared Sampler) (Worker, error) {
-	r, d, err := k.rules(env.Graph.Schema(), env.BatchSize)
+	r, d, err := k.opened(env)
 	if err != nil {
 		return nil, err
 	}

@@ -59,7 +59,6 @@ func (b *sampledBlock) position(i int) int64 {
 }
 
 func newSequences[V nodeID](k sequenceOf, env Env, a *assembly[V]) (_ Worker, err error) {
-	a.edgePos = false
 	w := &sequenceWorker[V]{assembly: a, sequenceOf: k, nodes: make([]V, max(1, chunkPicks/k.length)*k.length),
 		found: make([]sampledNodes[V], len(a.lists)), seen: make([][]uint8, len(a.lists)),
 		blocks: make([]sampledBlock, len(a.edges))}

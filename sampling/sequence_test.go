@@ -230,8 +230,13 @@ func randomSequence(t *testing.T, r *rand.Rand, g *graph.Graph) (k Sequence, req
 	if r.IntN(3) == 0 {
 		n.Weight, n.Replace = "w32", n.Replace && r.IntN(2) == 0
 	}
+	if r.IntN(4) == 0 {
+		n.Mask, n.Share = []string{"mask", ""}[r.IntN(2)], []float64{0, 0.5}[r.IntN(2)]
+	}
+	n.Together = r.IntN(4) == 0
 	if r.IntN(2) == 0 {
 		n = randomTimes(r, s, n)
+		n.Together = n.Together && n.Time.Node == "" && n.Time.RulesPerType == nil && n.Time.WindowPerType == nil
 		timed := n
 		timed.Disjoint = true
 		request = func(batch uint64) *Request { return randomTimedRequest(r, g, timed, batch) }

@@ -131,7 +131,7 @@ class Torch(Framework):
         if not len(values):
             return values.new_zeros((*index.shape, *values.shape[1:]))
         out = values.index_select(0, index.clamp(min=0).reshape(-1)).view(*index.shape, *values.shape[1:])
-        return out.masked_fill((index < 0).view(*index.shape, *[1] * (values.dim() - 1)), 0)
+        return out.masked_fill_((index < 0).view(*index.shape, *[1] * (values.dim() - 1)), 0)
 
     def edge_index(self, indptr: Array, indices: Array) -> Array:
         if indices.device.type == "cpu":  # NumPy repeats several times as fast as torch

@@ -12,7 +12,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/samplers"
-	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/config"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sparse"
 )
@@ -46,7 +46,7 @@ type rankFound struct {
 }
 
 func findRank() rankFound {
-	rank, size, from, err := loader.FindRank()
+	rank, size, from, err := config.FindRank()
 	if err != nil {
 		return rankFound{Error: err.Error()}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/internal/underway"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/loader/config"
 	"github.com/khop-gnn/khop/loader/layout"
 )
 
@@ -103,7 +104,7 @@ func (c *sampleCmd) findRank(env *environment) error {
 	if c.placed {
 		return nil
 	}
-	rank, size, from, err := loader.FindRank()
+	rank, size, from, err := config.FindRank()
 	if c.loader.Rank, c.loader.WorldSize = rank, size; size > 1 {
 		env.note("rank %d of %d: %s", rank, size, from)
 	}

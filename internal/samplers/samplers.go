@@ -90,14 +90,14 @@ func Of(s sampling.Sampler) *Kind {
 func (k *Kind) Struct() string { return reflect.TypeOf(k.bare).Name() }
 
 // Options returns the options that the sampler takes, and those of sequences of its nodes.
-func (k *Kind) Options() []option.Option { return slices.Concat(options()[k.Name], k.sequences()) }
+func (k *Kind) Options() []option.Option { return slices.Concat(options()[k.Name], k.Sequences()) }
 
 // Fields returns where each of Options is in Go: the struct of package sampling, and the path of the field.
 func (k *Kind) Fields() (names []string) {
 	for _, o := range options()[k.Name] {
 		names = append(names, k.Struct()+"."+o.Path)
 	}
-	for _, o := range k.sequences() {
+	for _, o := range k.Sequences() {
 		names = append(names, "Sequence."+o.Path)
 	}
 	return names
@@ -120,15 +120,15 @@ func (k *Kind) takes(some []option.Option) []option.Option {
 	return slices.DeleteFunc(slices.Clone(some), func(o option.Option) bool { return !o.Is(k.Name) })
 }
 
-// sequences returns the options of sequences; none for a sampler that has none.
-func (k *Kind) sequences() []option.Option { return k.takes(given.Of(sampling.Sequence{})) }
+// Sequences returns the options of sequences; none for a sampler that has none.
+func (k *Kind) Sequences() []option.Option { return k.takes(given.Of(sampling.Sequence{})) }
 
 // Document returns the options of a sampler of this kind that are not zero, or of sequences of one, as the values of a
 // JSON object.
 func (k *Kind) Document(s sampling.Sampler) map[string]any {
 	d := map[string]any{}
 	if of, is := s.(sampling.Sequence); is {
-		d, s = given.Document(of, k.sequences()), of.Of
+		d, s = given.Document(of, k.Sequences()), of.Of
 	}
 	maps.Copy(d, given.Document(s, options()[k.Name]))
 	return d
@@ -154,7 +154,7 @@ func (k *Kind) Take(document map[string]json.RawMessage) (sampling.Sampler, erro
 func (k *Kind) with(set func(options any, of []option.Option) error) (sampling.Sampler, error) {
 	at, rows := reflect.New(reflect.TypeOf(k.bare)), sampling.Sequence{}
 	at.Elem().Set(reflect.ValueOf(k.bare))
-	if err := cmp.Or(set(at.Interface(), options()[k.Name]), set(&rows, k.sequences())); err != nil {
+	if err := cmp.Or(set(at.Interface(), options()[k.Name]), set(&rows, k.Sequences())); err != nil {
 		return nil, err
 	}
 	if rows.Of = at.Elem().Interface().(sampling.Sampler); rows.Length == 0 && !rows.SeedFirst {

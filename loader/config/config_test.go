@@ -32,7 +32,9 @@ func TestOptionsArePrintedAndReadBack(t *testing.T) {
 		sampling.Walk{Length: 7, Metapath: []string{"a,b", "c"}, Restart: 0.5}, sampling.Induced{},
 		sampling.Saint{Kind: sampling.SaintWalks, Budget: 9, Length: 3}, sampling.Cluster{PerBatch: 2},
 		sampling.PinSage{Neighbors: 3, Length: 2, As: "x"}, sampling.PPR{Neighbors: 2, Epsilon: 1e-7},
-		sampling.Full{Work: 99}, nil,
+		sampling.Full{Work: 99}, nil, sampling.Sequence{Of: sampling.PPR{Alpha: 0.5}, Length: 9, SeedFirst: true},
+		sampling.Sequence{Of: sampling.Neighbor{Fanouts: []int{2}, Time: sampling.Temporal{Edge: "t", Recent: true}},
+			Length: 2},
 	}
 	changes := []func(o *config.Options){
 		func(o *config.Options) { o.BatchSize, o.Seed, o.Shuffle, o.DropLast = 7, 1<<64-1, true, true },
@@ -154,6 +156,18 @@ func drawOptions(t *testing.T, r *rand.Rand, options any, of []tags.Option) {
 	}
 }
 
+// filled returns a sampler with the defaults of what it leaves out.
+func filled(s sampling.Sampler) sampling.Sampler {
+	if k, is := s.(sampling.Sequence); is {
+		k.Of = filled(k.Of)
+		return k
+	}
+	at := reflect.New(reflect.TypeOf(s))
+	at.Elem().Set(reflect.ValueOf(s))
+	tags.Fill(at.Interface())
+	return at.Elem().Interface().(sampling.Sampler)
+}
+
 func TestDrawnOptionsArePrintedAndReadBack(t *testing.T) {
 	seed := expect.Seed(t)
 	for i := range uint64(300) {
@@ -161,9 +175,16 @@ func TestDrawnOptionsArePrintedAndReadBack(t *testing.T) {
 		kind := &samplers.All[i%uint64(len(samplers.All))]
 		sampler := reflect.New(reflect.TypeOf(expect.Must(kind.Take(nil))(t)))
 		sampler.Elem().Set(reflect.ValueOf(expect.Must(kind.Take(nil))(t)))
-		drawOptions(t, r, sampler.Interface(), kind.Options())
+		rows := kind.Sequences()
+		drawOptions(t, r, sampler.Interface(), kind.Options()[:len(kind.Options())-len(rows)])
 		o := config.Options{}
 		o.Sampler = sampler.Elem().Interface().(sampling.Sampler)
+		if len(rows) > 0 && r.IntN(2) == 0 {
+			of := sampling.Sequence{Of: o.Sampler}
+			drawOptions(t, r, &of, rows)
+			of.Length = 1 + r.IntN(9)
+			o.Sampler = of
+		}
 		drawOptions(t, r, &o, given.Of(o))
 		again, err := config.Parse(o.String())
 		expect.That(t, err == nil && reflect.DeepEqual(o, again), "case %d, %s:\n%+v\n%+v, %v", i, o, o, again, err)
@@ -174,12 +195,7 @@ func TestDrawnOptionsArePrintedAndReadBack(t *testing.T) {
 			said[strings.ReplaceAll(key, "_", "-")] = given.Say(value)
 		}
 		kind = expect.Must(samplers.Named(said.Text("sampler")))(t)
-		door := reflect.New(sampler.Type().Elem())
-		door.Elem().Set(reflect.ValueOf(expect.Must(kind.Make(said))(t)))
-		tags.Fill(sampler.Interface())
-		tags.Fill(door.Interface())
-		want := given.Document(sampler.Elem().Interface(), kind.Options())
-		got := given.Document(door.Elem().Interface(), kind.Options())
+		want, got := kind.Document(filled(o.Sampler)), kind.Document(filled(expect.Must(kind.Make(said))(t)))
 		for _, of := range kind.Options() {
 			key := of.Key()
 			lists := of.Kind == "fanouts" || of.Kind == "list" || of.Kind == "lists" // whose zeros are no defaults

@@ -164,7 +164,7 @@ def test_seeds_have_windows_of_their_own(dataset, sample, tmp_path):
         assert [(b.number, *b.digests()) for b in loader] == want
     with pytest.raises(khop.OptionError, match="set disjoint"):
         khop.Loader(path, [3], input_time=times, input_start_time=start, **options)
-    with pytest.raises(TypeError, match="input_start_time: is where a window begins"):
+    with pytest.raises(TypeError, match="input_start_time: windows begin there and end at input_time"):
         khop.Loader(path, [3], input_start_time=start, **options)
     with pytest.raises(ValueError, match="input_start_time: .* each of 60 seeds"):
         khop.Loader(path, [3], input_time=times, input_start_time=start[:5], **options)

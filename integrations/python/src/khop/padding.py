@@ -60,11 +60,11 @@ class _Longer:
             "num_nodes": np.array(sizes.nodes, np.int64), "real": np.array(batch._counts, np.int64)}
         self.dtypes = {**batch._dtypes(), "real": "int64"}
 
-    def fill(self, name: str, n: int, what: str) -> None:
+    def fill(self, name: str, n: int, what: str, value: int = 0) -> None:
         a = self.source.numpy(name)[0]
         if len(a) > n:
             raise ValueError(f"batch {self.batch.number} has {len(a)} {what}, the padded shape {n}")
-        out = np.zeros((n, *a.shape[1:]), a.dtype)
+        out = np.full((n, *a.shape[1:]), value, a.dtype)
         out[:len(a)] = a
         self.arrays[name] = out
 
@@ -100,6 +100,10 @@ class _Longer:
                 src, relation, dst = owner.split(":")
                 n = sizes.edges[int(layer)][schema.edge((src, relation, dst))]
                 self.fill(name, n, f"edges of type {owner} in layer {layer}")
+            elif name.startswith("sample/sequence"):
+                if len(sizes.seeds) > 1:
+                    raise ValueError("pad=: sequences are padded where there is one node type")
+                self.fill(name, sizes.seeds[0], "seeds", 0 if rest in ("sequence_age", "sequence_weight") else -1)
 
     def block(self, layer: int, e: int) -> None:
         """The edges of a type in a layer."""
@@ -138,6 +142,9 @@ def _power(n: int) -> int:
 def most(schema: Schema, about: Mapping[str, Any]) -> Sizes:
     """Returns the most that the neighbour sampler can reach: the products of the fan-outs, or all that the graph
     has."""
+    row = re.match(r"sequence sequence=(\d+) ", str(about.get("sampler")))
+    if row is not None and isinstance(about.get("batch_size"), int):
+        return _most_of_sequences(schema, about["batch_size"], int(row[1]))
     found = re.match(r"neighbor fanouts=(.+) replace=(true|false) frontier=(all|new)$", str(about.get("sampler")))
     batch_size = about.get("batch_size")
     if found is None or not isinstance(batch_size, int):
@@ -172,6 +179,12 @@ def most(schema: Schema, about: Mapping[str, Any]) -> Sizes:
         raise ValueError(
             'pad="max": there is no bound for a fan-out of -1 if the server does not send the graph\'s size')
     return Sizes(tuple(nodes), tuple(reversed(edges)), tuple(batch_size for _ in every))
+
+
+def _most_of_sequences(schema: Schema, seeds: int, length: int) -> Sizes:
+    counts = [n if n >= 0 else 1 << 62 for n in schema.node_counts]
+    nodes = tuple(tuple(min(most, n) + 1 for n in counts) for most in (seeds, seeds * (1 + length)))
+    return Sizes(nodes, ((0,) * len(schema.edge_types),), (seeds,) * len(counts))
 
 
 def _fanouts(spelled: str, edge_types: Sequence[EdgeType]) -> list[list[int]]:

@@ -316,7 +316,7 @@ def numbers_of(name: str, values: Any) -> Any:
 def _need_times(values: Mapping[str, Any], of: str) -> None:
     """Refuses windows without an end."""
     if f"{of}_start_time" in values and f"{of}_time" not in values:
-        raise TypeError(f"{of}_start_time: is where a window begins that {of}_time ends: give this as well")
+        raise TypeError(f"{of}_start_time: windows begin there and end at {of}_time: give this as well")
 
 
 def _times(name: str, values: Any, ids: Any) -> Any:

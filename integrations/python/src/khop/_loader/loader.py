@@ -580,7 +580,7 @@ def _told(nodes: Sequence[Mapping[str, Any]]) -> Schema:
 def seeds_of(schema: Schema, ids: Seeds, times: Any, start_times: Any) -> list[protocol.Typed]:
     """Returns the seeds of a request by type."""
     if start_times is not None and times is None:
-        raise TypeError("start_times: is where windows begin that times end: give these as well")
+        raise TypeError("start_times: windows begin there and end at times: give these as well")
     lists = {name: of for name, of in (("times", times), ("start_times", start_times)) if of is not None}
     if isinstance(ids, tuple) and len(ids) == 2 and isinstance(ids[0], str):
         ids, lists = {ids[0]: ids[1]}, {name: {ids[0]: of} for name, of in lists.items()}

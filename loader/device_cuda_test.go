@@ -342,7 +342,7 @@ func wantLaunches(t *testing.T) {
 	}
 	for _, file := range files {
 		text := expect.Must(os.ReadFile(file))(t)
-		for _, found := range regexp.MustCompile(`__global__ void (\w+)`).FindAllSubmatch(text, -1) {
+		for _, found := range regexp.MustCompile(`__global__ void (?:__launch_bounds__\S* )?(\w+)`).FindAllSubmatch(text, -1) {
 			kernels = append(kernels, string(found[1]))
 		}
 	}

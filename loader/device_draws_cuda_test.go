@@ -152,14 +152,33 @@ func samplerFactor() factor {
 			as = append(as, drawnSamplers[name])
 		}
 	}
+	for _, of := range []func(*deviceCase, sampling.Neighbor) sampling.Sampler{
+		func(_ *deviceCase, n sampling.Neighbor) sampling.Sampler {
+			n.Frontier = sampling.NewNodes
+			return n
+		},
+		func(c *deviceCase, n sampling.Neighbor) sampling.Sampler {
+			s := drawnSamplers["pinsage"](c, n).(sampling.PinSage)
+			s.Hops = 1
+			return s
+		},
+	} {
+		as = append(as, func(c *deviceCase, n sampling.Neighbor) sampling.Sampler {
+			return sampling.Sequence{Of: of(c, n), Length: oneFor(c, 1, 6, 40), SeedFirst: oneFor(c, false, true)}
+		})
+	}
 	return factor{"sampler", len(as), func(c *deviceCase, i int) { c.opt.Sampler = as[i](c, c.sampler()) }}
 }
 
 // settle takes back what does not go with the sampler or with the seeds.
 func (c *deviceCase) settle() {
 	said, err := c.opt.Sampler.Describe(c.graph.Schema(), 1)
-	path := false
-	switch s := c.opt.Sampler.(type) {
+	path, of := false, c.opt.Sampler
+	sequence, rows := of.(sampling.Sequence)
+	if rows {
+		of, c.opt.Columns.EdgePos, c.opt.Columns.Edges = sequence.Of, false, nil
+	}
+	switch s := of.(type) {
 	case sampling.PinSage, sampling.PPR:
 		c.opt.Columns.EdgePos, c.opt.Columns.Edges, path = false, nil, true
 	case sampling.Walk:
@@ -184,9 +203,12 @@ func (c *deviceCase) settle() {
 	}
 	if timed := c.timedSeeds || c.opt.Links.Time != ""; !timed {
 		c.opt.SameTime, c.opt.TimeOrder = 0, false
-	} else if n, ok := c.opt.Sampler.(sampling.Neighbor); ok {
+	} else if n, ok := of.(sampling.Neighbor); ok {
 		n.Time.AsOf = nil // each seed is as of its own time
-		c.opt.Sampler = n
+		if c.opt.Sampler = n; rows {
+			sequence.Of = n
+			c.opt.Sampler = sequence
+		}
 	}
 	c.opt.TimeOrder = c.opt.TimeOrder && !c.opt.Shuffle
 	c.opt.Times = loader.IgnoreTimes // most samplers drawn do not read them
@@ -202,7 +224,12 @@ func TestDevicesAreGivenEveryOptionOfEverySampler(t *testing.T) {
 			f.apply(c, r.IntN(f.values))
 		}
 		if _, err := c.opt.Sampler.Describe(c.graph.Schema(), 1); err == nil {
-			noteOptions(seen, samplers.Of(c.opt.Sampler).Name, reflect.ValueOf(c.opt.Sampler))
+			name, of := samplers.Of(c.opt.Sampler).Name, reflect.ValueOf(c.opt.Sampler)
+			if k, is := c.opt.Sampler.(sampling.Sequence); is {
+				noteOptions(seen, name+".Sequence", of)
+				of = reflect.ValueOf(k.Of)
+			}
+			noteOptions(seen, name, of)
 		}
 	}
 	var missing []string
@@ -211,7 +238,10 @@ func TestDevicesAreGivenEveryOptionOfEverySampler(t *testing.T) {
 		if !k.OnDevice() {
 			continue
 		}
-		for _, o := range k.Options() {
+		for i, o := range k.Options() {
+			if field := k.Fields()[i]; strings.HasPrefix(field, "Sequence.") {
+				o.Path = field
+			}
 			for _, path := range []string{o.Path, o.Path + "PerType", "PerType"} {
 				if was, known := seen[k.Name+"."+path]; known && !was {
 					missing = append(missing, k.Name+"."+path)

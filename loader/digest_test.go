@@ -193,7 +193,11 @@ func suit(t *testing.T, o *loader.Options, g *graph.Graph) sampling.Sampler {
 		o.Seeds = loader.SeedSource{}
 		o.Shuffle = o.Shuffle && !d.Items.InOrder
 	}
-	switch o.Sampler.(type) {
+	of := o.Sampler
+	if k, is := of.(sampling.Sequence); is {
+		of, o.Columns.EdgePos, o.Columns.Edges = k.Of, false, nil
+	}
+	switch of.(type) {
 	case sampling.PinSage, sampling.PPR:
 		o.Columns.EdgePos, o.Columns.Edges, o.Seeds = false, nil, loader.AllNodes(g.Schema().Nodes[0].Name)
 	}

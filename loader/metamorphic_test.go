@@ -150,6 +150,20 @@ func samplersOfCases() (all []func(*loadCase) sampling.Sampler) {
 		sampling.PPR{Neighbors: 5, Epsilon: 1e-3, As: "r0"}} {
 		of(func(*loadCase) sampling.Sampler { return s })
 	}
+	for _, k := range []sampling.Sequence{{Length: 3}, {Length: 12, SeedFirst: true}} {
+		of(func(c *loadCase) sampling.Sampler {
+			n := c.near
+			n.Frontier, n.Induced = sampling.NewNodes, false
+			k.Of = n
+			return k
+		})
+	}
+	of(func(*loadCase) sampling.Sampler {
+		return sampling.Sequence{Of: sampling.PPR{Epsilon: 1e-3, As: "r0"}, Length: 4, SeedFirst: true}
+	})
+	of(func(*loadCase) sampling.Sampler {
+		return sampling.Sequence{Of: sampling.PinSage{Walks: 4, Length: 2, As: "r0"}, Length: 4}
+	})
 	return all
 }
 

@@ -69,6 +69,13 @@ CASES = [
         dict(sampler="ppr", neighbors=5, alpha=0.2, epsilon=0.001, edge_type="cites"),
         ["--sampler=ppr", "--neighbors=5", "--alpha=0.2", "--epsilon=0.001", "--edge-type=cites"],
     ),
+    ("typed", dict(fanouts=[4, 3], sequence=9, seed_first=True), ["--fanouts=4,3", "--sequence=9", "--seed-first"]),
+    ("columns", dict(sampler="temporal", fanouts=[-1], as_of=60, sequence=7, seed_first=True),
+     ["--sampler=temporal", "--fanouts=-1", "--as-of=60", "--sequence=7", "--seed-first"]),
+    ("sbm", dict(sampler="pinsage", sequence=6, seed_first=True, length=3),
+     ["--sampler=pinsage", "--sequence=6", "--seed-first", "--length=3"]),
+    ("typed", dict(sampler="ppr", sequence=6, seed_first=True, epsilon=0.01, edge_type="cites"),
+     ["--sampler=ppr", "--sequence=6", "--seed-first", "--epsilon=0.01", "--edge-type=cites"]),
     ("sbm", dict(sampler="shadow", fanouts=[4, 3], replace=True), ["--sampler=shadow", "--fanouts=4,3", "--replace"]),
     ("typed", dict(sampler="induced"), ["--sampler=induced"]),
     (

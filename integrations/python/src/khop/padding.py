@@ -45,6 +45,7 @@ def pad(batch: Typed, sizes: Union[str, Sizes], about: Optional[Mapping[str, Any
     longer = _Longer(batch, sizes)
     longer.nodes()
     longer.rows()
+    longer.sequences()
     for layer in range(batch.schema.layers):
         for e in range(len(batch.schema.edge_types)):
             longer.block(layer, e)
@@ -104,6 +105,17 @@ class _Longer:
                 if len(sizes.seeds) > 1:
                     raise ValueError("pad=: sequences are padded where there is one node type")
                 self.fill(name, sizes.seeds[0], "seeds", 0 if rest in ("sequence_age", "sequence_weight") else -1)
+
+    def sequences(self) -> None:
+        """Rows of tokens, node type by node type. Those of padding seeds have none."""
+        real = [self.source.shape(f"seeds/{name}")[0] for name in self.schema.node_types]
+        for name in self.source.names():
+            if name.startswith("sample/sequence"):
+                parts = np.split(self.source.numpy(name)[0], np.cumsum(real)[:-1])
+                none = 0 if name.endswith(("_age", "_weight")) else -1
+                self.arrays[name] = np.concatenate([
+                    np.pad(rows, ((0, n - len(rows)), (0, 0)), constant_values=none)
+                    for rows, n in zip(parts, self.sizes.seeds)])
 
     def block(self, layer: int, e: int) -> None:
         """The edges of a type in a layer."""

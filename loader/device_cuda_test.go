@@ -272,11 +272,12 @@ func perTypeFactor() factor {
 func negativeFactor() factor {
 	return oneOf("negatives", func(c *deviceCase, n sampling.Negatives) {
 		if strings.HasSuffix(c.opt.Seeds.String(), "edges") {
-			c.opt.Links.Negatives = n
+			c.opt.Links.Negatives, c.opt.Links.Time = n, n.History
 		}
 	}, sampling.Negatives{}, sampling.Negatives{Ratio: 1.5, Strict: true, Replace: sampling.EitherEnd},
 		sampling.Negatives{Ratio: 2, Law: sampling.ByDegree, Replace: sampling.BothEnds},
-		sampling.Negatives{Ratio: 1, Law: sampling.InBatch, Triplets: true})
+		sampling.Negatives{Ratio: 1, Law: sampling.InBatch, Triplets: true},
+		sampling.Negatives{Ratio: 2, Law: sampling.Historical, History: "t", Fill: true, Replace: sampling.EitherEnd})
 }
 
 // TestDeviceMakesTheSameBatchesUnderAnyOptions compares a device's batches with the CPU's over cases in which every two

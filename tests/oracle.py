@@ -343,10 +343,25 @@ def main(arguments):
                                   ("half-life", float, 0), ("window", str, "0")):
         p.add_argument("--" + option, type=kind, default=default)
     p.add_argument("--as-of", type=int)
+    p.add_argument("--negatives", choices=("uniform", "degree", "weight", "batch", "historical"))
+    for option in ("negative-weight", "negative-time", "negative-type", "negative-history", "link-label", "times"):
+        p.add_argument("--" + option)
+    for option, default in (("negative-ratio", 1), ("negative-alpha", 0.75)):
+        p.add_argument("--" + option, type=float, default=default)
+    p.add_argument("--negative-tries", type=int, default=16)
+    p.add_argument("--corrupt", default="target")
+    for option in ("strict", "triplets", "negative-fill"):
+        p.add_argument("--" + option, action="store_true")
     for option in ("shuffle", "replace", "digest", "poisson", "layer-dependent", "disjoint", "recent", "chain"):
         p.add_argument("--" + option, action="store_true")
     a = p.parse_args(arguments)
     g, content = load(a.dataset)
+    if a.negatives:
+        import oracle_negatives
+
+        for b, arrays in oracle_negatives.epoch(g, content, a):
+            yield f"{b} {digest(arrays)} {digest(*with_columns(g, arrays))}"
+        return
     if a.sampler == "temporal" or a.weight or a.mask or a.share or a.disjoint:
         import oracle_choose
 

@@ -21,8 +21,8 @@ def negatives(path: PathLike, src: Any, dst: Any, t: Any, edge_type: Any = None)
     edge_label_negatives: -1 behind the last of a list that is shorter than k.
 
     path is a file of TGB, such as tgbl-wiki_test_ns.pkl; src, dst and t are the edges, in TGB's numbers, with edge_type
-    for its heterogeneous graphs (thgl). Nothing in the file is run. A ValueError says that it holds anything but lists of
-    numbers, or lacks an edge.
+    for its heterogeneous graphs (thgl). Nothing in the file is run. A ValueError says that it holds other things than
+    lists of numbers, or lacks an edge.
     """
     with open(path, "rb") as file:
         try:

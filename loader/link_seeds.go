@@ -39,7 +39,7 @@ func (o *LinkOptions) check(s *recipe.Spec, of SeedSource) error {
 		return refuse("Links.Label", " and %s are columns of the graph's edges, for AllEdges: "+
 			"%v have labels and times of their own, or none", called("Links.Time"), of)
 	}
-	if n := &o.Negatives; n.Time != "" && !l.Timed {
+	if n := o.Negatives; n.Time != "" && !l.Timed {
 		return refuse("Links.Negatives.Time", " is %q, but %v have no times", n.Time, of)
 	} else if n.Timed() && !l.Timed {
 		return refuse("Links.Negatives.History", " is %q, but %v have no times", n.History, of)

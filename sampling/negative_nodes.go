@@ -13,6 +13,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/internal/sat"
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -76,25 +77,24 @@ func (s *negativeNodes) at(draw uint64, from, to, time int64) (id int64, found b
 
 // Bytes returns the most memory that Open takes for edges of the marked types.
 func (n Negatives) Bytes(s *graph.Schema, types []bool) (bytes int64) {
+	add := func(tables, rows, row int64) {
+		table := pinned.Options{}.Size(min(sat.Mul(max(rows, 1), row), 1<<60))
+		bytes = sat.Add(bytes, sat.Mul(tables, table))
+	}
 	for e, seeded := range types {
 		if !seeded || n.Ratio == 0 {
 			continue
 		}
 		for end, t := range [...]int{s.Edges[e].Src, s.Edges[e].Dst} {
-			per := int64(0)
+			tables := bit(n.Law == ByDegree || n.Law == ByWeight)
+			if n.Law != InBatch && n.Time+n.Type != "" {
+				tables += 1 + bit(n.Time != "") + bit(n.Law == ByDegree) // the last while weights are put in order
+			}
+			add(tables, s.Nodes[t].Count, 8)
 			if n.stays(end) {
-				per += 8
-				bytes = sat.Add(bytes, sat.Add(8, sat.Mul(16, s.Edges[e].Count)))
+				add(1, s.Nodes[t].Count+1, 8)
+				add(1, s.Edges[e].Count, 16)
 			}
-			if n.Law == ByDegree || n.Law == ByWeight {
-				per += 8
-			}
-			if n.Time != "" && n.Law != InBatch {
-				per += 24
-			} else if n.Type != "" {
-				per += 16
-			}
-			bytes = sat.Add(bytes, sat.Mul(per, s.Nodes[t].Count))
 		}
 	}
 	return bytes

@@ -531,7 +531,9 @@ func TestTablesOfNegativesFitInWhatIsSaid(t *testing.T) {
 		var ledger pinned.Ledger
 		d := expect.Must(n.Open(t.Context(), Env{Graph: g, Scratch: pinned.Options{Ledger: &ledger}}, []bool{true}))(t)
 		most, peak := n.Bytes(g.Schema(), []bool{true}), ledger.Peak()
-		expect.That(t, peak <= most && peak >= most/4, "%s: %d bytes of %d", n.Fingerprint(), peak, most)
+		exact := n.Law == Historical && n.Type == "" // else a table of both ends may be there once
+		expect.That(t, peak <= most && peak >= most/4 && (peak == most || !exact), "%s: %d bytes of %d",
+			n.Fingerprint(), peak, most)
 		expect.OK(t, d.Close())
 	}
 }

@@ -24,6 +24,17 @@ type EdgeSet struct {
 	Offsets []int64
 	// Labels, Times and From, first times as in SeedSet, belong to the edges, one each in their order; nil for none.
 	Labels, Times, From []int64
+	// Negatives [n, k], if valid, are own ids of other targets of each edge, int32 or int64; -1 for none. Batches have
+	// them as negatives. They are for listed edges, as many an edge in all sets of a list, and are kept.
+	Negatives unified.Tensor
+}
+
+// Negated returns how many negatives of its own each edge has.
+func (s *EdgeSet) Negated() int64 {
+	if !s.Negatives.Valid() {
+		return 0
+	}
+	return s.Negatives.Shape()[1]
 }
 
 // EdgePairs returns seeds that are edges of the only edge type, or of type 0: the own ids of both ends. The slices are
@@ -74,9 +85,9 @@ func (s *EdgeSet) check(schema *Schema, k int) error {
 			return fmt.Errorf("%w: edge set %d: %d %s for %d edges", ErrSeed, k, o.have, o.what, n)
 		}
 	}
-	if s.Types != nil && (s.ofGraph() || s.Offsets != nil) || !s.ofGraph() && s.Every {
-		return fmt.Errorf("%w: edge set %d: Types are for edges that are listed, with a target each, Every is for "+
-			"those of the graph", ErrSeed, k)
+	if (s.Types != nil || s.Negatives.Valid()) && (s.ofGraph() || s.Offsets != nil) || !s.ofGraph() && s.Every {
+		return fmt.Errorf("%w: edge set %d: Types and Negatives are for edges that are listed, with a target each, "+
+			"Every is for those of the graph", ErrSeed, k)
 	}
 	if s.ofGraph() {
 		all := AllEdges(schema, s.Type)
@@ -93,10 +104,19 @@ func (s *EdgeSet) check(schema *Schema, k int) error {
 			return fmt.Errorf("%w: edge %d: edge type %d of %d", ErrSeed, i, t, len(schema.Edges))
 		}
 	}
-	if err := s.checkEnds("source", s.Sources, schema, func(e *EdgeType) int { return e.Src }); err != nil {
+	if err := s.checkEnds("source", s.Sources, 1, schema, func(e *EdgeType) int { return e.Src }); err != nil {
 		return err
 	}
-	return s.checkEnds("target", s.Targets, schema, func(e *EdgeType) int { return e.Dst })
+	err := s.checkEnds("target", s.Targets, 1, schema, func(e *EdgeType) int { return e.Dst })
+	if n := s.Negatives; err == nil && n.Valid() {
+		if n.Rank() != 2 || n.Len() != s.Len() {
+			return fmt.Errorf("%w: edge set %d: negatives are %v, not [%d, k]", ErrSeed, k, n, s.Len())
+		}
+		if n, err = unified.New(n.DType(), n.Bytes(), n.Len()*s.Negated()); err == nil {
+			err = s.checkEnds("negative", n, s.Negated(), schema, func(e *EdgeType) int { return e.Dst })
+		}
+	}
+	return err
 }
 
 // checkOffsets checks that each source has a target.
@@ -115,17 +135,20 @@ func (s *EdgeSet) checkOffsets(k int) error {
 	return nil
 }
 
-func (s *EdgeSet) checkEnds(end string, ids unified.Tensor, schema *Schema, nodeType func(*EdgeType) int) error {
+// checkEnds checks ends of edges, or other ends, as many of each; these may be -1.
+func (s *EdgeSet) checkEnds(end string, ids unified.Tensor, each int64, schema *Schema,
+	nodeType func(*EdgeType) int) error {
 	if d := ids.DType(); d != unified.Int32 && d != unified.Int64 || ids.Rank() != 1 {
 		return fmt.Errorf("%w: %ss of edges are %v, not a list of int32 or int64", ErrSeed, end, ids)
 	}
 	e := &schema.Edges[s.Type]
-	for i := range ids.Len() {
+	for k := range ids.Len() {
+		i := k / each
 		if s.Types != nil && s.Offsets == nil {
 			e = &schema.Edges[s.Types[i]]
 		}
 		nt := &schema.Nodes[nodeType(e)]
-		if id := idAt(ids, i); id < 0 || id >= nt.Count {
+		if id := idAt(ids, k); (id < 0 || id >= nt.Count) && (id != -1 || end != "negative") {
 			return fmt.Errorf("%w: edge %d (the first is 0) has %s %d; there are %d nodes of type %q", ErrSeed, i, end,
 				id, nt.Count, nt.Name)
 		}

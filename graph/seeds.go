@@ -107,6 +107,9 @@ func (s Seeds) Check(schema *Schema) error {
 		if err := cmp.Or(e.check(schema, k), checkFrom(k, e.Times, e.From, s.Edges[0].From)); err != nil {
 			return err
 		}
+		if first := s.Edges[0].Negated(); e.Negated() != first {
+			return fmt.Errorf("%w: edge set %d: %d negatives an edge, the first has %d", ErrSeed, k, e.Negated(), first)
+		}
 	}
 	timed, first := 0, unified.Tensor{}
 	for k := range s.Sets {

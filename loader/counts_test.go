@@ -144,17 +144,17 @@ func numbers(from, end, step int) (list []int) {
 
 func TestNamesOfOptionsAreReadAndWritten(t *testing.T) {
 	for list, of := range map[string]any{
-		"remainder: pad, drop, short":                          &loader.Options{},
-		"residence: mapped, resident, disk, auto":              &loader.Options{},
-		"exclude-seeds: none, seeds, reverse":                  &loader.LinkOptions{},
-		"hot-rows: in-degree, pagerank, presample, uses, none": &loader.DeviceOptions{},
-		"host-pages: ladder, measured":                         &loader.TuningOptions{},
-		"carry: kernels, copies, measured":                     &loader.TuningOptions{},
-		"hot-share: auto, none, all":                           &loader.TuningOptions{},
-		"frontier: new, all":                                   &sampling.Neighbor{},
-		"direction: in, out, both":                             &sampling.Neighbor{},
-		"negatives: uniform, degree, weight, batch":            &sampling.Negatives{},
-		"corrupt: target, source, either, both":                &sampling.Negatives{},
+		"remainder: pad, drop, short":                           &loader.Options{},
+		"residence: mapped, resident, disk, auto":               &loader.Options{},
+		"exclude-seeds: none, seeds, reverse":                   &loader.LinkOptions{},
+		"hot-rows: in-degree, pagerank, presample, uses, none":  &loader.DeviceOptions{},
+		"host-pages: ladder, measured":                          &loader.TuningOptions{},
+		"carry: kernels, copies, measured":                      &loader.TuningOptions{},
+		"hot-share: auto, none, all":                            &loader.TuningOptions{},
+		"frontier: new, all":                                    &sampling.Neighbor{},
+		"direction: in, out, both":                              &sampling.Neighbor{},
+		"negatives: uniform, degree, weight, batch, historical": &sampling.Negatives{},
+		"corrupt: target, source, either, both":                 &sampling.Negatives{},
 	} {
 		name, values, _ := strings.Cut(list, ": ")
 		all := tags.Of(of)

@@ -236,7 +236,7 @@ func seedFactor() factor {
 	sources := []loader.SeedSource{{}, loader.AllNodes(),
 		loader.GivenSeeds(graph.NodeIDs([]int64{3, 3, 1, 0, 5, 3, 6})), loader.GivenSeeds(graph.NodeIDs([]int32{4})),
 		loader.AllEdges(), loader.EdgePairs([]int64{1, 3, 0, 2, 3, 1}, []int64{2, 3, 1, 0, 3, 2}),
-		nodesWithTimes(false)}
+		nodesWithTimes(false), listedNegatives()}
 	return factor{"seeds", len(sources), func(c *deviceCase, i int) {
 		c.opt.Seeds, c.timedSeeds, c.allEdges = sources[i], i == 6, i == 4
 	}}
@@ -268,15 +268,25 @@ func perTypeFactor() factor {
 	}, "", "", "all", "some")
 }
 
+// listedNegatives are edges that come with negatives, one with none.
+func listedNegatives() loader.SeedSource {
+	set := graph.EdgeSet{Sources: unified.FromSlice([]int32{1, 3, 0}), Targets: unified.FromSlice([]int32{2, 3, 1})}
+	set.Negatives, _ = unified.New(unified.Int64, unified.FromSlice([]int64{0, -1, 3, 2, -1, -1}).Bytes(), 3, 2)
+	return loader.GivenSeeds(graph.Seeds{Edges: []graph.EdgeSet{set}})
+}
+
 // negativeFactor varies the negatives of seeds that are edges; others have none.
 func negativeFactor() factor {
 	return oneOf("negatives", func(c *deviceCase, n sampling.Negatives) {
-		if strings.HasSuffix(c.opt.Seeds.String(), "edges") {
-			c.opt.Links.Negatives = n
+		seeds := c.opt.Seeds.String()
+		if given := strings.Contains(seeds, "given"); strings.HasSuffix(seeds, "edges") && !(given && n.Timed()) &&
+			seeds != listedNegatives().String() {
+			c.opt.Links.Negatives, c.opt.Links.Time = n, n.History
 		}
 	}, sampling.Negatives{}, sampling.Negatives{Ratio: 1.5, Strict: true, Replace: sampling.EitherEnd},
 		sampling.Negatives{Ratio: 2, Law: sampling.ByDegree, Replace: sampling.BothEnds},
-		sampling.Negatives{Ratio: 1, Law: sampling.InBatch, Triplets: true})
+		sampling.Negatives{Ratio: 1, Law: sampling.InBatch, Triplets: true},
+		sampling.Negatives{Ratio: 2, Law: sampling.Historical, History: "t", Fill: true, Replace: sampling.EitherEnd})
 }
 
 // TestDeviceMakesTheSameBatchesUnderAnyOptions compares a device's batches with the CPU's over cases in which every two

@@ -39,12 +39,17 @@ func (o *LinkOptions) check(s *recipe.Spec, of SeedSource) error {
 		return refuse("Links.Label", " and %s are columns of the graph's edges, for AllEdges: "+
 			"%v have labels and times of their own, or none", called("Links.Time"), of)
 	}
-	if o.Negatives.Time != "" && !l.Timed {
-		return refuse("Links.Negatives.Time", " is %q, but %v have no times", o.Negatives.Time, of)
+	if n := o.Negatives; n.Time != "" && !l.Timed {
+		return refuse("Links.Negatives.Time", " is %q, but %v have no times", n.Time, of)
+	} else if n.Timed() && !l.Timed {
+		return refuse("Links.Negatives.History", " is %q, but %v have no times", n.History, of)
+	}
+	if o.Negatives.Ratio != 0 && l.Given > 0 {
+		return refuse("Links.Negatives.Law", " is %v, but %v have negatives of their own", o.Negatives.Law, of)
 	}
 	if s.MostLinks() > 1<<29 {
 		return refuse("BatchSize", " %d with %v negatives an edge: a batch has more than 2^29 "+
-			"edges", s.BatchSize, o.Negatives.Ratio)
+			"edges", s.BatchSize, o.Negatives.Ratio+float64(l.Given))
 	}
 	if o.ExcludeSeeds != ExcludeNone && !s.CanExclude {
 		return refuse("Links.ExcludeSeeds", " is %v, but the sampler cannot leave edges out: %s",

@@ -229,6 +229,13 @@ func TestSeedsThatAreEdgesAreChecked(t *testing.T) {
 		"negative ratio": {loader.Options{Seeds: loader.AllEdges(),
 			Links: loader.LinkOptions{Negatives: sampling.Negatives{Ratio: -1}}},
 			sampling.ErrOptions},
+		"history without times": {loader.Options{Seeds: loader.AllEdges(), Links: loader.LinkOptions{
+			Negatives: sampling.Negatives{Ratio: 1, Law: sampling.Historical, History: "weight"}}}, loader.ErrOptions},
+		"negatives of a list, and drawn": {loader.Options{Seeds: ofLists(2, 3, 4), Links: loader.LinkOptions{
+			Negatives: sampling.Negatives{Ratio: 1}}}, loader.ErrOptions},
+		"a negative out of range": {loader.Options{Seeds: ofLists(2, 3, 50)}, graph.ErrSeed},
+		"a negative below -1":     {loader.Options{Seeds: ofLists(2, 3, -2)}, graph.ErrSeed},
+		"negatives of one of two": {loader.Options{Seeds: ofLists(1, 3, 4)}, graph.ErrSeed},
 		"negatives by time without times": {loader.Options{Seeds: loader.AllEdges(),
 			Links: loader.LinkOptions{Negatives: sampling.Negatives{Ratio: 1, Time: "label"}}}, loader.ErrOptions},
 	} {
@@ -238,6 +245,74 @@ func TestSeedsThatAreEdgesAreChecked(t *testing.T) {
 		l, err := loader.New(g, c.opt)
 		expect.That(t, errors.Is(err, c.want), "%s: %v, %v; want %v", name, l, err, c.want)
 	}
+}
+
+// ofLists are two pairs with lists of negatives, so many; without pairs those of one only.
+func ofLists(rows int64, negatives ...int32) loader.SeedSource {
+	set := graph.EdgeSet{Sources: unified.FromSlice([]int64{1, 2}), Targets: unified.FromSlice([]int64{3, 4})}
+	set.Negatives, _ = unified.New(unified.Int32, unified.FromSlice(negatives).Bytes(), rows,
+		int64(len(negatives))/rows)
+	return loader.GivenSeeds(graph.Seeds{Edges: []graph.EdgeSet{set}})
+}
+
+// Pairs come with their own negatives: in the order of each list, without what stands for none, at the pair's time.
+func TestPairsComeWithTheirNegatives(t *testing.T) {
+	g := graphs.Typed(t, 60, 40)
+	r := rand.New(rand.NewPCG(expect.Seed(t), 0))
+	s, n, k := g.Schema(), 50, int64(4)
+	set := graph.EdgeSet{Types: make([]int32, n), Times: make([]int64, n)}
+	sources, targets, lists := make([]int32, n), make([]int32, n), make([]int64, int64(n)*k)
+	for i := range n {
+		set.Types[i], set.Times[i] = int32(r.IntN(len(s.Edges))), int64(r.IntN(9))
+		et := &s.Edges[set.Types[i]]
+		sources[i], targets[i] = int32(r.Int64N(s.Nodes[et.Src].Count)), int32(r.Int64N(s.Nodes[et.Dst].Count))
+		for j := range k {
+			lists[int64(i)*k+j] = max(r.Int64N(s.Nodes[et.Dst].Count+20)-20, -1)
+		}
+	}
+	var sets []graph.EdgeSet
+	for _, at := range [][2]int{{0, 20}, {20, n}} {
+		lo, hi := at[0], at[1]
+		sets = append(sets, graph.EdgeSet{Types: set.Types[lo:hi], Times: set.Times[lo:hi],
+			Sources: unified.FromSlice(sources[lo:hi]), Targets: unified.FromSlice(targets[lo:hi]),
+			Negatives: expect.Must(unified.New(unified.Int64, unified.FromSlice(lists[int64(lo)*k:int64(hi)*k]).Bytes(),
+				int64(hi-lo), k))(t)})
+	}
+	opt := loader.Options{Sampler: neighbor, BatchSize: 16, Shuffle: true, Times: loader.IgnoreTimes,
+		Seeds: loader.GivenSeeds(graph.Seeds{Edges: sets})}
+	l := open(t, g, opt)
+	seen, missed := 0, uint64(0)
+	for b := range each(t, l.Epoch(t.Context(), 3)) {
+		for e := range s.Edges {
+			x := b.Links(e)
+			var want [][4]int64 // source, target, time, group
+			for i, item := range x.Items {
+				want = append(want, [4]int64{int64(sources[item]), int64(targets[item]), set.Times[item], int64(i)})
+			}
+			for i, item := range x.Items {
+				for _, v := range lists[item*k : (item+1)*k] {
+					if v < 0 {
+						missed++
+						continue
+					}
+					want = append(want, [4]int64{int64(sources[item]), v, set.Times[item], int64(i)})
+				}
+			}
+			u, v := endsOf(t, g, b, e)
+			var got [][4]int64
+			for i := range u {
+				got = append(got, [4]int64{u[i], v[i], x.Times[i], int64(x.Group[i])})
+				expect.Ensure(t, (x.Labels[i] == 0) == (i >= len(x.Items)), "edge %d has label %d", i, x.Labels[i])
+			}
+			expect.Ensure(t, slices.Equal(want, got), "type %d: %v, want %v", e, got, want)
+			seen += len(got)
+		}
+	}
+	stats := l.Stats()
+	expect.That(t, stats.Links == uint64(n) && stats.Negatives == uint64(seen-n) && stats.NegativesMissed == missed &&
+		missed > 20 && seen > 100, "%d seen, %d missed, statistics %+v", seen, missed, stats)
+	lists[7] = 1 - min(lists[7], 1)
+	expect.Is(t, open(t, g, opt).CheckState(l.State(0, 0)), loader.ErrState, "the state of other negatives")
 }
 
 // A state is refused where anything about the links differs that decides what is in a batch.

@@ -14,6 +14,7 @@ import (
 	"github.com/khop-gnn/khop/internal/invariants"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
 )
 
 var (
@@ -216,6 +217,14 @@ func seedsWithWindows() loader.SeedSource {
 	return loader.GivenSeeds(s)
 }
 
+// pairsWithNegatives are edges with times and negatives of their own, some fewer than others.
+func pairsWithNegatives() loader.SeedSource {
+	set := graph.EdgeSet{Sources: unified.FromSlice([]int32{3, 0, 5, 5}),
+		Targets: unified.FromSlice([]int64{1, 1, 0, 7}), Times: []int64{9, 30, 9, 44}}
+	set.Negatives, _ = unified.New(unified.Int32, unified.FromSlice([]int32{4, 4, 2, -1, -1, -1, 8, 1}).Bytes(), 4, 2)
+	return loader.GivenSeeds(graph.Seeds{Edges: []graph.EdgeSet{set}})
+}
+
 func timedSeeds() graph.Seeds {
 	s := graph.NodeIDs([]int64{3, 3, 1, 0, 5, 3, 6, 2, 2, 7, 8})
 	s.Sets[0].Times = []int64{30, 5, 5, -7, 30, 6, 44, 5, 31, 30, 30}
@@ -228,15 +237,17 @@ func waysToLoad() []option {
 	return []option{
 		choice("seeds", func(c *loadCase, s loader.SeedSource) { c.opt.Seeds = s }, loader.AllNodes(),
 			loader.AllNodes("n0"), loader.GivenSeeds(graph.NodeIDs([]int64{3, 3, 1, 0, 5, 3, 6})), timed, timed,
-			loader.AllEdges(),
-			loader.AllEdges("r0")),
+			loader.AllEdges(), loader.AllEdges("r0"), pairsWithNegatives()),
 		choice("negatives", func(c *loadCase, n sampling.Negatives) {
 			if strings.Contains(c.opt.Seeds.String(), "edges") {
 				c.opt.Links.Negatives = n
 			}
 		}, sampling.Negatives{}, sampling.Negatives{Ratio: 1.5, Strict: true, Replace: sampling.EitherEnd},
 			sampling.Negatives{Ratio: 2, Law: sampling.ByDegree, Replace: sampling.BothEnds},
-			sampling.Negatives{Ratio: 1, Law: sampling.InBatch, Triplets: true}),
+			sampling.Negatives{Ratio: 1, Law: sampling.InBatch, Triplets: true},
+			sampling.Negatives{Ratio: 1, Law: sampling.ByDegree, Alpha: 0.4, Type: "born"},
+			sampling.Negatives{Ratio: 2, Law: sampling.Historical, History: "time", Fill: true,
+				Replace: sampling.EitherEnd}),
 		choice("exclude", func(c *loadCase, x loader.Exclusion) { c.opt.Links.ExcludeSeeds = x }, 0, 1, 2),
 		choice("batch size", func(c *loadCase, n int) { c.opt.BatchSize = n }, 1, 7, 60),
 		choice("shuffle", func(c *loadCase, b bool) { c.opt.Shuffle = b }, false, true),
@@ -322,7 +333,8 @@ func (c *loadCase) load(o *loader.Options) {
 // timed reports whether the seeds have times of their own.
 func (c *loadCase) timed() bool {
 	seeds := c.opt.Seeds.String()
-	return seeds == seedsWithTimes().String() || c.timedLinks && strings.Contains(seeds, "edges")
+	return seeds == seedsWithTimes().String() || seeds == pairsWithNegatives().String() ||
+		c.timedLinks && strings.Contains(seeds, "edges")
 }
 
 // settle makes the sampler, and takes back what does not go with it or with the seeds.
@@ -340,10 +352,11 @@ func (c *loadCase) settle(t *testing.T) sampling.Sampler {
 	if d.From && c.timed() && !edges {
 		c.opt.Seeds = seedsWithWindows()
 	}
-	if !edges {
+	given := c.opt.Seeds.String() == pairsWithNegatives().String()
+	if !edges || given || !c.timed() && c.opt.Links.Negatives.Timed() {
 		c.opt.Links.Negatives = sampling.Negatives{}
 	}
-	if edges && c.timedLinks {
+	if edges && c.timedLinks && !given {
 		c.opt.Links.Time = "time"
 	}
 	if !c.timed() {
@@ -408,6 +421,9 @@ func sameEitherWay(t *testing.T, options []option, choice []int, r *rand.Rand) (
 func mostSeedsOf(o *loader.Options) int {
 	if !strings.Contains(o.Seeds.String(), "edges") {
 		return o.BatchSize
+	}
+	if o.Seeds.String() == pairsWithNegatives().String() {
+		return 2 * 3 * o.BatchSize
 	}
 	return 2 * (o.BatchSize + int(o.Links.Negatives.Of(int64(o.BatchSize))))
 }

@@ -28,7 +28,8 @@ type DeviceDrawer struct {
 var sharedNegativeKernels device.PerDevice[*negativeKernels]
 
 // OpenDevice opens a drawer that draws on a device. It uses Device, Stream, MaxBlocks and the graph's arrays in
-// Topology from env, and takes memory by Scratch: 48 bytes an edge and 16 a negative, on the host and on the device.
+// Topology from env, and takes memory by Scratch: up to 80 bytes an edge and 16 a negative, on the host and on the
+// device.
 // Kernels read the tables of d by pinned.Attach, whose errors it returns.
 func (d *Drawer) OpenDevice(ctx context.Context, env DeviceEnv) (*DeviceDrawer, error) {
 	s, on := d.finder.schema, &deviceOpening{DeviceEnv: env, ctx: ctx}
@@ -51,6 +52,12 @@ func (d *Drawer) OpenDevice(ctx context.Context, env DeviceEnv) (*DeviceDrawer, 
 					sorted: on.attach(unified.FromSlice(in.sorted)), sums: on.attach(unified.FromSlice(in.sums))}
 			}
 		}
+		for end, to := range []*devicePastEdges{&l.bySource, &l.byTarget} {
+			if d.past != nil {
+				in := &d.past[e][end]
+				*to = devicePastEdges{on.attach(unified.FromSlice(in.starts)), on.attach(unified.FromSlice(in.words))}
+			}
+		}
 		x.links[e] = l
 	}
 	if on.err != nil {
@@ -67,15 +74,18 @@ func (x *DeviceDrawer) Close() error {
 // linksLayout says where the parts of a batch of links lie, on the host and on the device: what goes to the device,
 // then what comes back.
 type linksLayout struct {
-	links, sources, targets, items, times, sourceTimes, targetTimes, badNode, made, size int64
+	links, sources, targets, items, times, sourceTimes, targetTimes, kinds, badNode, made, size int64
 }
 
-func newLinksLayout(types, edges, negatives int64) (l linksLayout) {
+func newLinksLayout(types, edges, negatives int64, typed bool) (l linksLayout) {
 	at := int64(0)
 	place := func(p *int64, n int64) { *p, at = at, at+n }
 	place(&l.links, types*int64(unsafe.Sizeof(deviceLinks{})))
 	for _, p := range []*int64{&l.sources, &l.targets, &l.items, &l.times, &l.sourceTimes, &l.targetTimes} {
 		place(p, 8*edges)
+	}
+	if place(&l.kinds, 0); typed {
+		place(&l.kinds, 32*edges)
 	}
 	place(&l.badNode, 8)
 	place(&l.made, 16*negatives)
@@ -98,7 +108,7 @@ func (x *DeviceDrawer) Draw(r Rand, links []LinkSeeds) error {
 	if negatives == 0 {
 		return nil
 	}
-	l := newLinksLayout(types, edges, negatives)
+	l := newLinksLayout(types, edges, negatives, x.of.opt.Type != "")
 	mem, err := unified.Grow[uint8](&x.host, l.size, 0)
 	if err != nil {
 		return err
@@ -107,7 +117,7 @@ func (x *DeviceDrawer) Draw(r Rand, links []LinkSeeds) error {
 		return err
 	}
 	x.describe(r, links, &l, mem)
-	if err := x.run(&l, mem, types, negatives); err != nil {
+	if err := x.run(&l, mem, types, edges, negatives); err != nil {
 		return err
 	}
 	return x.collect(links, &l, mem)
@@ -116,6 +126,7 @@ func (x *DeviceDrawer) Draw(r Rand, links []LinkSeeds) error {
 // describe writes the description of a batch for the device.
 func (x *DeviceDrawer) describe(r Rand, links []LinkSeeds, l *linksLayout, mem []byte) {
 	types, first, negatives := part[deviceLinks](mem, l.links, len(links)), int64(0), int64(0)
+	edges := (l.targets - l.sources) / 8
 	put := func(at, n int64, of func(i int64) int64) {
 		for i := range n {
 			part[int64](mem, at+8*(first+i), 1)[0] = of(i)
@@ -139,6 +150,15 @@ func (x *DeviceDrawer) describe(r Rand, links []LinkSeeds, l *linksLayout, mem [
 			put(l.sourceTimes, n, func(i int64) int64 { return ends[0].since(list.Sources[i]) })
 			put(l.targetTimes, n, func(i int64) int64 { return ends[1].since(list.Targets[i]) })
 		}
+		for i := range n {
+			if x.of.opt.Type == "" {
+				break
+			}
+			for end, own := range [...]int64{list.Sources[i], list.Targets[i]} {
+				to := part[int64](mem, l.kinds+16*(int64(end)*edges+first+i), 2)
+				to[0], to[1] = ends[end].alike(own)
+			}
+		}
 		first, negatives = first+n, negatives+x.of.opt.Of(n)
 	}
 	part[uint64](mem, l.badNode, 1)[0] = math.MaxUint64
@@ -153,16 +173,17 @@ func (s *negativeNodes) since(id int64) int64 {
 }
 
 // run draws, and waits.
-func (x *DeviceDrawer) run(l *linksLayout, mem []byte, types, negatives int64) error {
+func (x *DeviceDrawer) run(l *linksLayout, mem []byte, types, edges, negatives int64) error {
 	at := func(offset int64) device.Address { return x.device.Address() + device.Address(offset) }
 	o, top, g := &x.of.opt, &x.env.Topology, x.env.Graph
 	step := deviceNegativeStep{indptr: top.Indptr, indices: top.Indices, types: top.Types,
 		numNodes: g.NumNodes(), numEdges: g.NumEdges(), typeBytes: g.Types().DType().Size(),
 		wideIds: bit(x.ids == unified.Int64), links: at(l.links), numLinks: types, negatives: negatives,
 		sources: at(l.sources), targets: at(l.targets), items: at(l.items), times: at(l.times),
-		sourceTimes: at(l.sourceTimes), targetTimes: at(l.targetTimes), ratio: o.Ratio, law: deviceLaw(o.Law),
-		replace: deviceEnd(o.Replace), timed: bit(o.Time != ""), strict: bit(o.Strict), tries: int64(o.tries()),
-		made: at(l.made), badNode: at(l.badNode)}
+		sourceTimes: at(l.sourceTimes), targetTimes: at(l.targetTimes), sourceKinds: at(l.kinds),
+		targetKinds: at(l.kinds + 16*edges), ratio: o.Ratio, law: deviceLaw(o.Law), replace: deviceEnd(o.Replace),
+		timed: bit(o.Timed()), typed: bit(o.Type != ""), strict: bit(o.Strict), tries: int64(o.tries(true)),
+		fills: int64(o.tries(true) - o.tries(false)), made: at(l.made), badNode: at(l.badNode)}
 	s := x.env.Stream
 	if err := s.CopyToDevice(x.device.Address(), mem[:l.made]); err != nil {
 		return err

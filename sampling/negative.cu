@@ -3,15 +3,26 @@
 #include "cuda_env.h"
 #include "pick.cuh"
 
-enum Law : int64_t { kUniform, kByDegree, kByWeight, kInBatch };              // Law of negative.go
+enum Law : int64_t { kUniform, kByDegree, kByWeight, kInBatch, kHistorical };  // Law of negative.go
 enum End : int64_t { kTargetEnd, kSourceEnd, kEitherEnd, kBothEnds };         // End
 
 // The nodes that a negative may have at one end of the edges of a type: negativeNodes of negative_nodes.go.
 struct NegativeNodes {
   int64_t nodes;
-  const int64_t* order;   // by time, then id; none: by id
+  const int64_t* order;   // by kind, time and id; none: by id
   const int64_t* sorted;  // their times, in that order; none where nodes are always there
   const u64* sums;        // of weights up to and with each, in that order; none: all alike
+};
+
+// An edge as the node at one end has it: pastEdge of negative_past.go.
+struct PastEdge {
+  int64_t time, other;
+};
+
+// The edges of a type by the node at one end: pastEdges of negative_past.go.
+struct PastEdges {
+  const int64_t* starts;  // where those of each node begin, and those of the last end
+  const PastEdge* edges;  // of each node by (time, other end)
 };
 
 // The edges of one type in the batch: count of them, from number first on, with negatives from number firstNegative on.
@@ -22,6 +33,7 @@ struct Links {
   int64_t loops;              // whether both ends are of one node type
   uint64_t key;               // of the draws
   NegativeNodes sources, targets;
+  PastEdges bySource, byTarget;
 };
 
 struct NegativeStep {
@@ -38,10 +50,13 @@ struct NegativeStep {
   const int64_t* times;
   const int64_t* sourceTimes;
   const int64_t* targetTimes;
+  // of each edge, where nodes have kinds: the places of those like its ends, first and behind the last
+  const int64_t* sourceKinds;
+  const int64_t* targetKinds;
   double ratio;
   Law law;
   End replace;
-  int64_t timed, strict, tries;
+  int64_t timed, typed, strict, tries, fills;  // fills: tries at the end that are uniform
   int64_t* made;  // result: source and target of each negative; -1 where it was refused at each try
   u64* badNode;   // result: the least fused id whose range of edges makes no sense; all ones if there is none
 };
@@ -75,26 +90,52 @@ __device__ __forceinline__ int64_t first_where(int64_t n, F is) {
   return lo;
 }
 
-// The node that a draw stands for, of those that are there by a time; -1 if none is.
-__device__ __forceinline__ int64_t negative_node(const NegativeNodes& in, uint64_t d, int64_t time) {
-  int64_t m = in.nodes;
-  if (in.sorted) m = first_where(m, [&](int64_t i) { return in.sorted[i] > time; });
-  if (m == 0 || (in.sums && in.sums[m - 1] == 0)) return -1;
-  int64_t k;
+// The node that a draw stands for, of those at places from .. to-1 that are there by a time; -1 if none is.
+__device__ __forceinline__ int64_t negative_node(const NegativeNodes& in, uint64_t d, int64_t from, int64_t to,
+                                                 int64_t time) {
+  int64_t m = to - from, k = from;
+  if (in.sorted) m = first_where(m, [&](int64_t i) { return in.sorted[from + i] > time; });
+  if (m == 0) return -1;
   if (in.sums) {
-    u64 x = bounded(d, in.sums[m - 1]);
-    k = first_where(m, [&](int64_t i) { return in.sums[i] > x; });
+    u64 before = from ? in.sums[from - 1] : 0, all = in.sums[from + m - 1] - before;
+    if (all == 0) return -1;
+    u64 x = before + bounded(d, all);
+    k += first_where(m, [&](int64_t i) { return in.sums[from + i] > x; });
   } else {
-    k = (int64_t)bounded(d, (u64)m);
+    k += (int64_t)bounded(d, (u64)m);
   }
   return in.order ? in.order[k] : k;
 }
 
+// How many edges of a node are before one, by (time, other end).
+__device__ __forceinline__ int64_t past_before(const PastEdges& in, int64_t node, int64_t time, int64_t other) {
+  const PastEdge* run = in.edges + in.starts[node];
+  return first_where(in.starts[node + 1] - in.starts[node], [&](int64_t i) {
+    return run[i].time > time || (run[i].time == time && run[i].other >= other);
+  });
+}
+
+// Whether a node has an edge to another at a time.
+__device__ __forceinline__ bool past_has(const PastEdges& in, int64_t node, int64_t time, int64_t other) {
+  int64_t i = in.starts[node] + past_before(in, node, time, other);
+  return i < in.starts[node + 1] && in.edges[i].time == time && in.edges[i].other == other;
+}
+
 // The same of either end of edge i of a type.
-__device__ __forceinline__ int64_t negative_end(const NegativeStep& step, const Links& l, bool target, uint64_t d,
-                                                int64_t i) {
+__device__ __forceinline__ int64_t negative_end(const NegativeStep& step, const Links& l, Law law, bool target,
+                                                uint64_t d, int64_t i) {
   int64_t time = step.timed ? step.times[l.first + i] : 0;
-  if (step.law != kInBatch) return negative_node(target ? l.targets : l.sources, d, time);
+  if (law == kHistorical) {
+    const PastEdges& in = target ? l.bySource : l.byTarget;
+    int64_t node = (target ? step.sources : step.targets)[l.first + i];
+    int64_t n = past_before(in, node, time, (int64_t)(1ull << 63));
+    return n ? in.edges[in.starts[node] + (int64_t)bounded(d, (u64)n)].other : -1;
+  }
+  if (law != kInBatch) {
+    const NegativeNodes& in = target ? l.targets : l.sources;
+    const int64_t* kinds = (target ? step.targetKinds : step.sourceKinds) + 2 * (l.first + i);
+    return step.typed ? negative_node(in, d, kinds[0], kinds[1], time) : negative_node(in, d, 0, in.nodes, time);
+  }
   int64_t of = l.first + (int64_t)bounded(d, (u64)l.count);
   if (step.timed && (target ? step.targetTimes : step.sourceTimes)[of] > time) return -1;
   return (target ? step.targets : step.sources)[of];
@@ -119,15 +160,22 @@ struct Pair {
   int64_t source, target;
 };
 
-// A negative of edge i of a type, by the three draws from number first on; the source is -1 where it is refused.
-__device__ __forceinline__ Pair negative_of(const NegativeStep& step, const Links& l, int64_t i, uint64_t stream,
-                                            int64_t first) {
+// A negative of edge i of a type by a law and the draws from number first on; the source is -1 where it is refused.
+__device__ __forceinline__ Pair negative_of(const NegativeStep& step, const Links& l, Law law, int64_t i,
+                                            uint64_t stream, int64_t first) {
   End end = step.replace;
   if (end == kEitherEnd) end = bounded(draw(stream, first), 2) ? kTargetEnd : kSourceEnd;
   Pair seed = {step.sources[l.first + i], step.targets[l.first + i]}, p = seed;
-  if (end != kTargetEnd) p.source = negative_end(step, l, false, draw(stream, first + 1), i);
-  if (end != kSourceEnd && p.source >= 0) p.target = negative_end(step, l, true, draw(stream, first + 2), i);
+  if (end != kTargetEnd) p.source = negative_end(step, l, law, false, draw(stream, first + 1), i);
+  if (end != kSourceEnd && p.source >= 0) p.target = negative_end(step, l, law, true, draw(stream, first + 2), i);
   if (p.source < 0 || p.target < 0) return {-1, -1};
+  if (step.law == kHistorical) {
+    bool target = end == kTargetEnd;
+    int64_t stays = target ? p.source : p.target, drawn = target ? p.target : p.source;
+    bool now = drawn == (target ? seed.target : seed.source) ||
+               past_has(target ? l.bySource : l.byTarget, stays, step.times[l.first + i], drawn);
+    return now ? Pair{-1, -1} : p;
+  }
   if (!step.strict) return p;
   bool same = (p.source == p.target && l.loops) || (p.source == seed.source && p.target == seed.target);
   return same || is_edge(step, l, p.source, p.target) ? Pair{-1, -1} : p;
@@ -142,7 +190,8 @@ extern "C" __global__ void negative_draw(NegativeStep step) {
     uint64_t stream = stream_of(l.key, (uint64_t)step.items[l.first + i]);
     Pair p = {-1, -1};
     for (int64_t t = 0; t < step.tries && p.source < 0; t++)
-      p = negative_of(step, l, i, stream, 3 * (j * step.tries + t));
+      p = negative_of(step, l, t < step.tries - step.fills ? step.law : kUniform, i, stream,
+                      3 * (j * step.tries + t));
     step.made[2 * x] = p.source;
     step.made[2 * x + 1] = p.target;
   }

@@ -20,20 +20,29 @@ func chanceGraph(t *testing.T) *graph.Graph {
 	}
 	return graphs.New(t, graph.Data{Edges: []graph.EdgeData{d}, Nodes: []graph.NodeData{{Count: 4,
 		Columns: map[string]unified.Tensor{"weight": unified.FromSlice([]float32{0, 1, 0.5, 0.5}),
-			"time": unified.FromSlice([]int64{7, 5, 9, 6})}}}})
+			"time": unified.FromSlice([]int64{7, 5, 9, 6}), "kind": unified.FromSlice([]int32{4, 4, 2, 2})}}}})
+}
+
+// pastGraph has four nodes, and edges of node 1 before, at and after time 7: 1 -> 3 is one of time 7, too.
+func pastGraph(t *testing.T) *graph.Graph {
+	t.Helper()
+	return graphs.New(t, graph.Data{Nodes: []graph.NodeData{{Count: 4}}, Edges: []graph.EdgeData{{
+		Src: []int64{1, 1, 1, 1, 1, 1, 1, 0}, Dst: []int64{0, 0, 1, 3, 3, 2, 0, 3},
+		Columns: map[string]unified.Tensor{"when": unified.FromSlice([]int64{2, 1, 6, 5, 7, 3, 9, 1})}}}})
 }
 
 // Each law gives every node, and every pair of ends, its probability. Of an end's nodes things 0 to 3 are sources, and
 // 4 to 7 targets.
 func TestNegativesFollowTheirLaw(t *testing.T) {
 	g := chanceGraph(t)
-	power := func(d ...float64) (w []float64) {
+	powers := func(alpha float64, d ...float64) (w []float64) {
 		for _, x := range d {
-			w = append(w, math.Pow(x, 0.75))
+			w = append(w, math.Pow(x, alpha))
 		}
 		return w
 	}
-	in, out := power(2, 3, 4, 6), power(6, 4, 3, 2)
+	in, out := powers(0.75, 2, 3, 4, 6), powers(0.75, 6, 4, 3, 2)
+	root := powers(0.5, 2, 3, 4, 6)
 	same, none := []float64{1, 1, 1, 1}, []float64{0, 0, 0, 0}
 	source, target := []float64{0, 1, 0, 0}, []float64{0, 0, 1, 0} // of the edge that negatives are made of: 1 -> 2
 	for name, c := range map[string]struct {
@@ -45,9 +54,17 @@ func TestNegativesFollowTheirLaw(t *testing.T) {
 		"degree of source": {Negatives{Law: ByDegree, Replace: SourceEnd}, out, target},
 		"weight":           {Negatives{Law: ByWeight, Weight: "weight"}, source, []float64{0, 2, 1, 1}},
 		"in batch":         {Negatives{Law: InBatch}, source, []float64{1, 0, 1, 1}},
-		"by then":          {Negatives{Time: "time"}, source, []float64{1, 1, 0, 1}},
-		"weight, by then":  {Negatives{Law: ByWeight, Weight: "weight", Time: "time"}, source, []float64{0, 2, 0, 1}},
-		"both, apart":      {Negatives{Replace: BothEnds}, same, same},
+		"root of degree":   {Negatives{Law: ByDegree, Alpha: 0.5}, source, root},
+		"degree itself":    {Negatives{Law: ByDegree, Alpha: 1}, source, []float64{2, 3, 4, 6}},
+		"degree, by then": {Negatives{Law: ByDegree, Alpha: 0.5, Time: "time"}, source,
+			[]float64{root[0], root[1], 0, root[3]}},
+		"of its type":         {Negatives{Type: "kind"}, source, []float64{0, 0, 1, 1}},
+		"source of its type":  {Negatives{Type: "kind", Replace: SourceEnd}, []float64{1, 1, 0, 0}, target},
+		"degree, of its type": {Negatives{Law: ByDegree, Type: "kind"}, source, []float64{0, 0, in[2], in[3]}},
+		"by then":             {Negatives{Time: "time"}, source, []float64{1, 1, 0, 1}},
+		"weight by then": {Negatives{Law: ByWeight, Weight: "weight", Time: "time"}, source,
+			[]float64{0, 2, 0, 1}},
+		"both, apart": {Negatives{Replace: BothEnds}, same, same},
 		// Of each end three nodes are refused, so that of 2 tries both are with probability 9/16.
 		"strict": {Negatives{Strict: true, Tries: 2, Replace: EitherEnd}, none, none},
 	} {
@@ -72,6 +89,18 @@ func TestNegativesFollowTheirLaw(t *testing.T) {
 		one := successive([]float64{1, 1, 0, 1}, 1)
 		checkEnds(t, g, Negatives{Time: "time", Triplets: true}, apart(one, one), 2)
 	})
+}
+
+// Of five earlier edges two lead where an edge leads now: of 2 tries both are refused with probability 4/25. A fill is
+// uniform, and refuses the same two.
+func TestHistoricalNegativesFollowTheirLaw(t *testing.T) {
+	n := Negatives{Law: Historical, History: "when", Tries: 2}
+	ends := make([]float64, 256)
+	ends[0], ends[1<<1|0x10<<0], ends[1<<1|0x10<<1] = 4./25, 14./25, 7./25
+	checkEnds(t, pastGraph(t), n, ends, 1)
+	n.Tries, n.Fill = 1, true
+	ends[0], ends[1<<1|0x10<<0], ends[1<<1|0x10<<1] = 1./5, 2./5+1./10, 1./5+1./10
+	checkEnds(t, pastGraph(t), n, ends, 1)
 }
 
 func sum(w []float64) (s float64) {
@@ -110,7 +139,7 @@ func checkEnds(t *testing.T, g *graph.Graph, n Negatives, law []float64, togethe
 				c.add(1<<l.Sources[i] | 0x10<<l.Targets[i])
 			}
 		}
-		for range (most - drawn) * int(bit(n.Strict)) { // those that are missed
+		for range (most - drawn) * int(bit(n.Strict || n.Law == Historical)) { // those that are missed
 			c.add(0)
 		}
 	}
@@ -120,7 +149,7 @@ func checkEnds(t *testing.T, g *graph.Graph, n Negatives, law []float64, togethe
 func TestANodeOfWeight0NeverStandsIn(t *testing.T) {
 	in := negativeNodes{n: 5, sums: []uint64{0, 1, 1, 3, 3}}
 	for draw, want := range map[uint64]int64{0: 1, 1 << 62: 1, 1 << 63: 3, 1<<64 - 1: 3} {
-		id, found := in.at(draw, 0)
+		id, found := in.at(draw, 0, in.n, 0)
 		expect.That(t, id == want && found, "draw %x: node %d, %t; want %d", draw, id, found, want)
 	}
 }

@@ -16,6 +16,7 @@ const (
 	deviceByDegree
 	deviceByWeight
 	deviceInBatch
+	deviceHistorical
 )
 
 // deviceEnd is End of negative.cu.
@@ -30,16 +31,16 @@ const (
 
 // deviceNegativeStep is NegativeStep of negative.cu, laid out as on the device.
 type deviceNegativeStep struct {
-	indptr, indices, types                                   device.Address
-	numNodes, numEdges, typeBytes, wideIds                   int64
-	links                                                    device.Address
-	numLinks, negatives                                      int64
-	sources, targets, items, times, sourceTimes, targetTimes device.Address
-	ratio                                                    float64
-	law                                                      deviceLaw
-	replace                                                  deviceEnd
-	timed, strict, tries                                     int64
-	made, badNode                                            device.Address
+	indptr, indices, types                                                             device.Address
+	numNodes, numEdges, typeBytes, wideIds                                             int64
+	links                                                                              device.Address
+	numLinks, negatives                                                                int64
+	sources, targets, items, times, sourceTimes, targetTimes, sourceKinds, targetKinds device.Address
+	ratio                                                                              float64
+	law                                                                                deviceLaw
+	replace                                                                            deviceEnd
+	timed, typed, strict, tries, fills                                                 int64
+	made, badNode                                                                      device.Address
 }
 
 func _(x deviceNegativeStep) {
@@ -48,10 +49,11 @@ func _(x deviceNegativeStep) {
 		(unsafe.Offsetof(x.wideIds)^48)|(unsafe.Offsetof(x.links)^56)|(unsafe.Offsetof(x.numLinks)^64)|
 		(unsafe.Offsetof(x.negatives)^72)|(unsafe.Offsetof(x.sources)^80)|(unsafe.Offsetof(x.targets)^88)|
 		(unsafe.Offsetof(x.items)^96)|(unsafe.Offsetof(x.times)^104)|(unsafe.Offsetof(x.sourceTimes)^112)|
-		(unsafe.Offsetof(x.targetTimes)^120)|(unsafe.Offsetof(x.ratio)^128)|(unsafe.Offsetof(x.law)^136)|
-		(unsafe.Offsetof(x.replace)^144)|(unsafe.Offsetof(x.timed)^152)|(unsafe.Offsetof(x.strict)^160)|
-		(unsafe.Offsetof(x.tries)^168)|(unsafe.Offsetof(x.made)^176)|(unsafe.Offsetof(x.badNode)^184)|
-		(unsafe.Sizeof(x)^192)]
+		(unsafe.Offsetof(x.targetTimes)^120)|(unsafe.Offsetof(x.sourceKinds)^128)|(unsafe.Offsetof(x.targetKinds)^136)|
+		(unsafe.Offsetof(x.ratio)^144)|(unsafe.Offsetof(x.law)^152)|(unsafe.Offsetof(x.replace)^160)|
+		(unsafe.Offsetof(x.timed)^168)|(unsafe.Offsetof(x.typed)^176)|(unsafe.Offsetof(x.strict)^184)|
+		(unsafe.Offsetof(x.tries)^192)|(unsafe.Offsetof(x.fills)^200)|(unsafe.Offsetof(x.made)^208)|
+		(unsafe.Offsetof(x.badNode)^216)|(unsafe.Sizeof(x)^224)]
 }
 
 // deviceLinks is Links of negative.cu, laid out as on the device.
@@ -59,13 +61,15 @@ type deviceLinks struct {
 	first, count, firstNegative, edgeType, ordered, source, target, loops int64
 	key                                                                   uint64
 	sources, targets                                                      deviceNegativeNodes
+	bySource, byTarget                                                    devicePastEdges
 }
 
 func _(x deviceLinks) {
 	_ = [1]struct{}{}[unsafe.Offsetof(x.first)|(unsafe.Offsetof(x.count)^8)|(unsafe.Offsetof(x.firstNegative)^16)|
 		(unsafe.Offsetof(x.edgeType)^24)|(unsafe.Offsetof(x.ordered)^32)|(unsafe.Offsetof(x.source)^40)|
 		(unsafe.Offsetof(x.target)^48)|(unsafe.Offsetof(x.loops)^56)|(unsafe.Offsetof(x.key)^64)|
-		(unsafe.Offsetof(x.sources)^72)|(unsafe.Offsetof(x.targets)^104)|(unsafe.Sizeof(x)^136)]
+		(unsafe.Offsetof(x.sources)^72)|(unsafe.Offsetof(x.targets)^104)|(unsafe.Offsetof(x.bySource)^136)|
+		(unsafe.Offsetof(x.byTarget)^152)|(unsafe.Sizeof(x)^168)]
 }
 
 // deviceNegativeNodes is NegativeNodes of negative.cu, laid out as on the device.
@@ -77,6 +81,24 @@ type deviceNegativeNodes struct {
 func _(x deviceNegativeNodes) {
 	_ = [1]struct{}{}[unsafe.Offsetof(x.nodes)|(unsafe.Offsetof(x.order)^8)|(unsafe.Offsetof(x.sorted)^16)|
 		(unsafe.Offsetof(x.sums)^24)|(unsafe.Sizeof(x)^32)]
+}
+
+// devicePastEdges is PastEdges of negative.cu, laid out as on the device.
+type devicePastEdges struct {
+	starts, edges device.Address
+}
+
+func _(x devicePastEdges) {
+	_ = [1]struct{}{}[unsafe.Offsetof(x.starts)|(unsafe.Offsetof(x.edges)^8)|(unsafe.Sizeof(x)^16)]
+}
+
+// devicePastEdge is PastEdge of negative.cu, laid out as on the device.
+type devicePastEdge struct {
+	time, other int64
+}
+
+func _(x devicePastEdge) {
+	_ = [1]struct{}{}[unsafe.Offsetof(x.time)|(unsafe.Offsetof(x.other)^8)|(unsafe.Sizeof(x)^16)]
 }
 
 // negativeKernels are the kernels of negative.cu, loaded on one device. They are safe for concurrent use.

@@ -13,6 +13,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/internal/sat"
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -24,32 +25,49 @@ func bounded(draw, n uint64) uint64 { return rng.Bounded(draw, n) }
 // negativeNodes are the nodes that a negative may have in place of an end of an edge, and how likely each is.
 type negativeNodes struct {
 	n      int64
-	order  []int64           // by (time, id); nil: by id
+	order  []int64           // by (kind, time, id); nil: by id
 	sorted []int64           // times, in that order; nil where nodes are always there
 	sums   []uint64          // of weights up to and with each node, in that order; nil: all alike
 	times  func(int64) int64 // of a node; nil where nodes are always there
+	kinds  func(int64) int64 // of a node; nil where all are of one
 
 	memory [3]unified.Buffer
 }
 
-// at returns the node that a draw chooses among those whose time is not after time; found is false if there are none.
-func (s *negativeNodes) at(draw uint64, time int64) (id int64, found bool) {
-	m := s.n
+// alike returns where the nodes of the kind of one lie in the order: at places from .. to-1.
+func (s *negativeNodes) alike(id int64) (from, to int64) {
+	if s.kinds == nil {
+		return 0, s.n
+	}
+	kind := s.kinds(id)
+	from = int64(sort.Search(int(s.n), func(i int) bool { return s.kinds(s.order[i]) >= kind }))
+	return from, int64(sort.Search(int(s.n), func(i int) bool { return s.kinds(s.order[i]) > kind }))
+}
+
+// at returns the node that a draw chooses at places from .. to-1, among those whose time is not after time; found is
+// false if there are none.
+func (s *negativeNodes) at(draw uint64, from, to, time int64) (id int64, found bool) {
+	m := int(to - from)
 	if s.sorted != nil {
-		m = int64(sort.Search(int(m), func(i int) bool { return s.sorted[i] > time }))
+		m = sort.Search(m, func(i int) bool { return s.sorted[from+int64(i)] > time })
 	}
 	if m == 0 {
 		return 0, false
 	}
-	k := int64(0)
+	k := from
 	if s.sums == nil {
-		k = int64(bounded(draw, uint64(m)))
+		k += int64(bounded(draw, uint64(m)))
 	} else {
-		if s.sums[m-1] == 0 {
+		before := uint64(0)
+		if from > 0 {
+			before = s.sums[from-1]
+		}
+		all := s.sums[from+int64(m)-1] - before
+		if all == 0 {
 			return 0, false
 		}
-		x := bounded(draw, s.sums[m-1])
-		k = int64(sort.Search(int(m), func(i int) bool { return s.sums[i] > x }))
+		x := before + bounded(draw, all)
+		k += int64(sort.Search(m, func(i int) bool { return s.sums[from+int64(i)] > x }))
 	}
 	if s.order != nil {
 		k = s.order[k]
@@ -59,27 +77,33 @@ func (s *negativeNodes) at(draw uint64, time int64) (id int64, found bool) {
 
 // Bytes returns the most memory that Open takes for edges of the marked types.
 func (n Negatives) Bytes(s *graph.Schema, types []bool) (bytes int64) {
+	add := func(tables, rows, row int64) {
+		table := pinned.Options{}.Size(min(sat.Mul(max(rows, 1), row), 1<<60))
+		bytes = sat.Add(bytes, sat.Mul(tables, table))
+	}
 	for e, seeded := range types {
 		if !seeded || n.Ratio == 0 {
 			continue
 		}
-		for _, t := range [...]int{s.Edges[e].Src, s.Edges[e].Dst} {
-			per := int64(0)
-			if n.Law == ByDegree || n.Law == ByWeight {
-				per += 8
+		for end, t := range [...]int{s.Edges[e].Src, s.Edges[e].Dst} {
+			tables := bit(n.Law == ByDegree || n.Law == ByWeight)
+			if n.Law != InBatch && n.Time+n.Type != "" {
+				tables += 1 + bit(n.Time != "") + bit(n.Law == ByDegree) // the last while weights are put in order
 			}
-			if n.Time != "" && n.Law != InBatch {
-				per += 24
+			add(tables, s.Nodes[t].Count, 8)
+			if n.stays(end) {
+				add(1, s.Nodes[t].Count+1, 8)
+				add(1, s.Edges[e].Count, 16)
 			}
-			bytes = sat.Add(bytes, sat.Mul(per, s.Nodes[t].Count))
 		}
 	}
 	return bytes
 }
 
-// Open prepares to draw negatives for edges of the marked types. It takes 8 bytes a node if the law has weights, and 16
-// if nodes have times. ErrOptions for columns that do not exist or are of another type, and for weights that are
-// negative, not finite, or all zero. It stops with context.Cause when ctx ends.
+// Open prepares to draw negatives for edges of the marked types. It takes 8 bytes a node if the law has weights, 16 if
+// nodes have times, 8 if they have types alone; if it is historical, 16 bytes an edge and 8 a node, twice if either end
+// may be replaced. ErrOptions for columns that do not exist or are of another type, and for weights that are negative,
+// not finite, or all zero. It stops with context.Cause when ctx ends.
 func (n Negatives) Open(ctx context.Context, env Env, types []bool) (d *Drawer, err error) {
 	g := env.Graph
 	s := g.Schema()
@@ -113,8 +137,11 @@ func (n Negatives) Open(ctx context.Context, env Env, types []bool) (d *Drawer, 
 			d.ends[e][end] = in
 		}
 	}
-	if n.Law == ByDegree {
-		err = d.sumDegrees(ctx, g, env.Progress)
+	switch n.Law {
+	case ByDegree:
+		err = d.sumDegrees(ctx, env.Progress)
+	case Historical:
+		err = d.listPast(ctx, env.Progress)
 	}
 	return d, err
 }
@@ -127,10 +154,8 @@ func (d *Drawer) Close() error {
 func (d *Drawer) newNegativeNodes(g *graph.Graph, t int) (*negativeNodes, error) {
 	in := &negativeNodes{n: g.Schema().Nodes[t].Count}
 	d.memory.own(&in.memory[0], &in.memory[1], &in.memory[2])
-	if d.opt.Time != "" {
-		if err := in.byTime(g, t, d.opt.Time, d.opt.Law != InBatch); err != nil {
-			return nil, err
-		}
+	if err := in.arrange(g, t, &d.opt); err != nil {
+		return nil, err
 	}
 	if d.opt.Law == ByWeight {
 		return in, in.sumWeights(g, t, d.opt.Weight)
@@ -144,26 +169,31 @@ func (d *Drawer) newNegativeNodes(g *graph.Graph, t int) (*negativeNodes, error)
 	return in, nil
 }
 
-// byTime finds the times of the nodes, and with ordered puts the nodes in their order.
-func (s *negativeNodes) byTime(g *graph.Graph, t int, column string, ordered bool) (err error) {
-	values, ok := g.NodeColumn(t, column)
-	if !ok {
+// arrange finds the kinds and times of the nodes, and puts the nodes in their order.
+func (s *negativeNodes) arrange(g *graph.Graph, t int, of *Negatives) (err error) {
+	for i, to := range []*func(int64) int64{&s.times, &s.kinds} {
+		column := [...]string{of.Time, of.Type}[i]
+		values, ok := g.NodeColumn(t, column)
+		if !ok {
+			continue
+		}
+		if *to, err = unified.Integers(values); err != nil {
+			return errIntegers(g.Schema().Nodes[t].Name, column, values)
+		}
+	}
+	if s.times == nil && s.kinds == nil || of.Law == InBatch {
 		return nil
 	}
-	if s.times, err = unified.Integers(values); err != nil {
-		return errTimes(g.Schema().Nodes[t].Name, column, values)
-	}
-	if !ordered {
-		return nil
-	}
-	if s.sorted, err = exactly[int64](&s.memory[0], s.n); err != nil {
-		return err
-	}
-	for i := range s.sorted {
-		s.sorted[i] = s.times(int64(i))
-	}
-	if slices.IsSorted(s.sorted) {
-		return nil
+	if s.times != nil {
+		if s.sorted, err = exactly[int64](&s.memory[0], s.n); err != nil {
+			return err
+		}
+		for i := range s.sorted {
+			s.sorted[i] = s.times(int64(i))
+		}
+		if s.kinds == nil && slices.IsSorted(s.sorted) {
+			return nil
+		}
 	}
 	if s.order, err = exactly[int64](&s.memory[1], s.n); err != nil {
 		return err
@@ -171,9 +201,17 @@ func (s *negativeNodes) byTime(g *graph.Graph, t int, column string, ordered boo
 	for i := range s.order {
 		s.order[i] = int64(i)
 	}
-	slices.SortStableFunc(s.order, func(a, b int64) int { return cmp.Compare(s.times(a), s.times(b)) })
-	for i, id := range s.order {
-		s.sorted[i] = s.times(id)
+	slices.SortStableFunc(s.order, func(a, b int64) (c int) {
+		if s.kinds != nil {
+			c = cmp.Compare(s.kinds(a), s.kinds(b))
+		}
+		if c == 0 && s.times != nil {
+			c = cmp.Compare(s.times(a), s.times(b))
+		}
+		return c
+	})
+	for i := range s.sorted {
+		s.sorted[i] = s.times(s.order[i])
 	}
 	return nil
 }
@@ -235,35 +273,48 @@ func (s *negativeNodes) sum(weight func(id int64) uint64) {
 	}
 }
 
+// eachEdge calls f with the own ids of both ends of each edge of a type, and its position, by position.
+func (d *Drawer) eachEdge(ctx context.Context, e int, progress func(done, total int64),
+	f func(source, target, pos int64)) error {
+	s := d.finder.schema
+	et := &s.Edges[e]
+	offset, sources, targets := d.finder.graph.Offset(et.Src), s.Nodes[et.Src].Count, s.Nodes[et.Dst].Count
+	for v := range targets {
+		if v%(1<<14) == 0 {
+			if report(progress, v, targets); ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+		}
+		first, last, err := d.finder.run(e, v)
+		if err != nil {
+			return err
+		}
+		for pos := first; pos < last; pos++ {
+			u := d.finder.source(pos)
+			if uint64(u-offset) >= uint64(sources) {
+				return errSource(s, et.Src, pos, u)
+			}
+			f(u-offset, v, pos)
+		}
+	}
+	return nil
+}
+
 // sumDegrees counts the degrees of all ends in one pass over the graph, and sums them up.
-func (d *Drawer) sumDegrees(ctx context.Context, g *graph.Graph, progress func(done, total int64)) error {
-	s, f := g.Schema(), &d.finder
-	for e := range s.Edges {
-		if d.ends[e][0] == nil {
+func (d *Drawer) sumDegrees(ctx context.Context, progress func(done, total int64)) error {
+	for e, ends := range d.ends {
+		if ends[0] == nil {
 			continue
 		}
-		src, dst := d.ends[e][0], d.ends[e][1]
-		for v := range s.Nodes[s.Edges[e].Dst].Count {
-			if v%(1<<14) == 0 {
-				if report(progress, v, s.Nodes[s.Edges[e].Dst].Count); ctx.Err() != nil {
-					return context.Cause(ctx)
-				}
-			}
-			first, last, err := f.run(e, v)
-			if err != nil {
-				return err
-			}
-			dst.sums[v] = uint64(last - first)
-			for pos := first; pos < last; pos++ {
-				u := f.source(pos) - g.Offset(s.Edges[e].Src)
-				if uint64(u) >= uint64(src.n) {
-					return errSource(s, s.Edges[e].Src, pos, f.source(pos))
-				}
-				src.sums[u]++
-			}
+		err := d.eachEdge(ctx, e, progress, func(source, target, _ int64) {
+			ends[0].sums[source]++
+			ends[1].sums[target]++
+		})
+		if err != nil {
+			return err
 		}
-		for _, in := range d.ends[e] {
-			if err := in.sumPowers(); err != nil {
+		for _, in := range ends {
+			if err := in.sumPowers(d.opt.alpha()); err != nil {
 				return err
 			}
 		}
@@ -271,10 +322,26 @@ func (d *Drawer) sumDegrees(ctx context.Context, g *graph.Graph, progress func(d
 	return nil
 }
 
-// sumPowers turns degrees by id into sums of d^0.75, in units of 2^-16, rounded down.
-func (s *negativeNodes) sumPowers() error {
+// powerOf returns x^alpha for 0 < alpha <= 1, in steps of 2^-32, by products and square roots alone, which are the same
+// everywhere: from the last binary digit of alpha on, x is a factor or not, and a root follows.
+func powerOf(x, alpha float64) float64 {
+	p, digits := 1.0, uint64(math.RoundToEven(alpha*(1<<32)))
+	if digits == 1<<32 {
+		return x
+	}
+	for range 32 {
+		if digits&1 == 1 {
+			p *= x
+		}
+		p, digits = math.Sqrt(p), digits>>1
+	}
+	return p
+}
+
+// sumPowers turns degrees by id into sums of d^alpha, in units of 2^-16, rounded down.
+func (s *negativeNodes) sumPowers(alpha float64) error {
 	for i, d := range s.sums {
-		s.sums[i] = uint64(65536 * math.Sqrt(float64(d)*math.Sqrt(float64(d))))
+		s.sums[i] = uint64(65536 * powerOf(float64(d), alpha))
 	}
 	if s.order == nil {
 		s.sum(func(id int64) uint64 { return s.sums[id] })

@@ -20,17 +20,23 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// withNodeColumns returns the graph with a column of weights and one of times for its nodes. Some weights are 0.
+// withNodeColumns returns the graph with columns of weights, times and kinds for its nodes, and one of times for its
+// edges. Some weights are 0.
 func withNodeColumns(t testing.TB, r *rand.Rand, g *graph.Graph) *graph.Graph {
 	t.Helper()
 	s := *g.Schema()
-	s.Nodes, s.EdgeColumns = slices.Clone(s.Nodes), nil
-	a := graph.Arrays{Schema: s, Indptr: unified.FromSlice(g.Indptr()), Indices: g.Indices(), Types: g.Types()}
+	when := make([]int32, g.NumEdges())
+	for i := range when {
+		when[i] = int32(r.IntN(8))
+	}
+	s.Nodes, s.EdgeColumns = slices.Clone(s.Nodes), []graph.Column{{Name: "when", DType: unified.Int32}}
+	a := graph.Arrays{Schema: s, Indptr: unified.FromSlice(g.Indptr()), Indices: g.Indices(), Types: g.Types(),
+		EdgeColumns: map[string]unified.Tensor{"when": unified.FromSlice(when)}}
 	for i := range s.Nodes {
 		n := s.Nodes[i].Count
-		weights, times := make([]float32, n), make([]int32, n)
+		weights, times, kinds := make([]float32, n), make([]int32, n), make([]uint8, n)
 		for v := range weights {
-			weights[v], times[v] = float32(r.IntN(4))*r.Float32(), int32(r.IntN(20))
+			weights[v], times[v], kinds[v] = float32(r.IntN(4))*r.Float32(), int32(r.IntN(20)), uint8(r.IntN(3))
 		}
 		if n > 0 {
 			weights[r.Int64N(n)] = 1
@@ -39,9 +45,9 @@ func withNodeColumns(t testing.TB, r *rand.Rand, g *graph.Graph) *graph.Graph {
 			slices.Sort(times)
 		}
 		s.Nodes[i].Columns = []graph.Column{{Name: "weight", DType: unified.Float32}, {Name: "time",
-			DType: unified.Int32}}
+			DType: unified.Int32}, {Name: "kind", DType: unified.Uint8}}
 		a.NodeColumns = append(a.NodeColumns, map[string]unified.Tensor{"weight": unified.FromSlice(weights),
-			"time": unified.FromSlice(times)})
+			"time": unified.FromSlice(times), "kind": unified.FromSlice(kinds)})
 	}
 	return graphs.Of(t, a)
 }
@@ -81,7 +87,11 @@ func (o *oracleNegatives) weights(e, end, nodeType int) []*big.Int {
 			}
 		}
 		for v, d := range degree {
-			w[v] = big.NewInt(int64(math.Floor(65536 * math.Sqrt(float64(d)*math.Sqrt(float64(d))))))
+			x := math.Sqrt(float64(d) * math.Sqrt(float64(d)))
+			if o.n.Alpha != 0 && o.n.Alpha != 0.75 {
+				x = digitPower(float64(d), math.RoundToEven(o.n.Alpha*(1<<32))/(1<<32), 0)
+			}
+			w[v] = big.NewInt(int64(math.Floor(65536 * x)))
 		}
 	case ByWeight:
 		column, _ := o.g.NodeColumn(nodeType, "weight")
@@ -101,17 +111,58 @@ func (o *oracleNegatives) time(nodeType int, v int64) int64 {
 	return int64(values[v])
 }
 
+// digitPower returns x^alpha, whose binary digits from the one of this place on are given.
+func digitPower(x, alpha float64, place int) float64 {
+	if alpha == 1 {
+		return x
+	}
+	if place == 32 {
+		return 1
+	}
+	inner := 1.0
+	if alpha *= 2; alpha >= 1 {
+		inner = x
+	}
+	return math.Sqrt(inner * digitPower(x, math.Mod(alpha, 1), place+1))
+}
+
+// past returns the times and other ends of the edges of a type that a node has at an end.
+func (o *oracleNegatives) past(e, end int, node int64) (list [][2]int64) {
+	column, _ := o.g.EdgeColumn("when")
+	when, _ := unified.View[int32](column)
+	et := &o.g.Schema().Edges[e]
+	for v := range o.g.NumNodes() {
+		for pos := o.g.Indptr()[v]; pos < o.g.Indptr()[v+1]; pos++ {
+			ends := []int64{indexAt(o.g, pos) - o.g.Offset(et.Src), v - o.g.Offset(et.Dst)}
+			if int(typeAt(o.g, pos)) == e && ends[end] == node {
+				list = append(list, [2]int64{int64(when[pos]), ends[1-end]})
+			}
+		}
+	}
+	return list
+}
+
 // drawEnd returns the node for a draw; -1 for none.
-func (o *oracleNegatives) drawEnd(draw uint64, e, end int, batch []int64, time int64) int64 {
+func (o *oracleNegatives) drawEnd(draw uint64, law Law, e, end int, batch []int64, own, stays, time int64) int64 {
 	et := &o.g.Schema().Edges[e]
 	nodeType := []int{et.Src, et.Dst}[end]
+	if law == Historical {
+		earlier := slices.DeleteFunc(o.past(e, 1-end, stays), func(x [2]int64) bool { return x[0] >= time })
+		slices.SortFunc(earlier, func(a, b [2]int64) int { return slices.Compare(a[:], b[:]) })
+		if len(earlier) == 0 {
+			return -1
+		}
+		return earlier[rng.Bounded(draw, uint64(len(earlier)))][1]
+	}
+	kinds, _ := o.g.NodeColumn(nodeType, "kind")
 	var there []int64
 	for v := range o.g.Schema().Nodes[nodeType].Count {
-		if o.n.Time == "" || o.time(nodeType, v) <= time {
+		if (o.n.Time == "" || o.time(nodeType, v) <= time) &&
+			(o.n.Type == "" || kinds.Bytes()[v] == kinds.Bytes()[own]) {
 			there = append(there, v)
 		}
 	}
-	if o.n.Law == InBatch {
+	if law == InBatch {
 		v := batch[rng.Bounded(draw, uint64(len(batch)))]
 		if !slices.Contains(there, v) {
 			return -1
@@ -138,14 +189,47 @@ func (o *oracleNegatives) drawEnd(draw uint64, e, end int, batch []int64, time i
 	panic("beyond the last node")
 }
 
+// one returns the ends of a negative of edge i; one of them is -1 where it is refused.
+func (o *oracleNegatives) one(stream uint64, first uint64, law Law, e int, l *LinkSeeds, i int,
+	sources, targets []int64) (u, v int64) {
+	u, v = sources[i], targets[i]
+	which := o.n.Replace
+	if which == EitherEnd {
+		which = []End{SourceEnd, TargetEnd}[rng.Bounded(rng.Draw(stream, first), 2)]
+	}
+	time := int64(0)
+	if len(l.Times) > 0 {
+		time = l.Times[i]
+	}
+	if which != TargetEnd {
+		u = o.drawEnd(rng.Draw(stream, first+1), law, e, 0, sources, u, v, time)
+	}
+	if which != SourceEnd {
+		v = o.drawEnd(rng.Draw(stream, first+2), law, e, 1, targets, v, u, time)
+	}
+	self := u == sources[i] && v == targets[i]
+	if o.n.Law == Historical && u >= 0 && v >= 0 && (self || slices.Contains(o.past(e, 0, u), [2]int64{time, v})) {
+		return -1, -1
+	}
+	et := &o.g.Schema().Edges[e]
+	if o.n.Strict && (o.edges[[3]int64{int64(e), u, v}] != 0 || u == v && et.Src == et.Dst || self) {
+		return -1, -1
+	}
+	return u, v
+}
+
 func (o *oracleNegatives) draw(r Rand, e int, l *LinkSeeds) {
 	n := len(l.Items)
 	key := o.g.Schema().Edges[e].Key
 	tries := 1
-	if o.n.Strict || o.n.Time != "" && o.n.Law == InBatch {
+	if o.n.Strict || o.n.Time != "" && o.n.Law == InBatch || o.n.Law == Historical {
 		if tries = o.n.Tries; tries == 0 {
 			tries = 16
 		}
+	}
+	all := tries
+	if o.n.Fill {
+		all = 2 * tries
 	}
 	sources, targets := slices.Clone(l.Sources), slices.Clone(l.Targets)
 	for i := range n {
@@ -153,32 +237,15 @@ func (o *oracleNegatives) draw(r Rand, e int, l *LinkSeeds) {
 		count := int(float64(i+1)*o.n.Ratio) - int(float64(i)*o.n.Ratio)
 		for j := range count {
 			u, v := int64(-1), int64(-1)
-			for try := range tries {
-				first := uint64(3 * (j*tries + try))
-				u, v = sources[i], targets[i]
-				which := o.n.Replace
-				if which == EitherEnd {
-					which = TargetEnd
-					if rng.Bounded(rng.Draw(stream, first), 2) == 0 {
-						which = SourceEnd
-					}
+			for try := range all {
+				law := o.n.Law
+				if try >= tries {
+					law = Uniform
 				}
-				time := int64(0)
-				if len(l.Times) > 0 {
-					time = l.Times[i]
-				}
-				if which != TargetEnd {
-					u = o.drawEnd(rng.Draw(stream, first+1), e, 0, sources, time)
-				}
-				if which != SourceEnd {
-					v = o.drawEnd(rng.Draw(stream, first+2), e, 1, targets, time)
-				}
-				et := &o.g.Schema().Edges[e]
-				if u >= 0 && v >= 0 && (!o.n.Strict || o.edges[[3]int64{int64(e), u, v}] == 0 &&
-					(u != v || et.Src != et.Dst) && (u != sources[i] || v != targets[i])) {
+				u, v = o.one(stream, uint64(3*(j*all+try)), law, e, l, i, sources, targets)
+				if u >= 0 && v >= 0 {
 					break
 				}
-				u, v = -1, -1
 			}
 			if u < 0 || v < 0 {
 				l.Missed++
@@ -197,13 +264,21 @@ func (o *oracleNegatives) draw(r Rand, e int, l *LinkSeeds) {
 
 // randomNegatives draws options.
 func randomNegatives(r *rand.Rand) Negatives {
-	n := Negatives{Ratio: []float64{1, 3, 0.4, 2.5}[r.IntN(4)], Law: Law(r.IntN(4)), Replace: End(r.IntN(4)),
+	n := Negatives{Ratio: []float64{1, 3, 0.4, 2.5}[r.IntN(4)], Law: Law(r.IntN(5)), Replace: End(r.IntN(4)),
 		Strict: r.IntN(2) == 0, Tries: []int{0, 1, 3}[r.IntN(3)]}
-	if n.Law == ByWeight {
+	switch n.Law {
+	case ByWeight:
 		n.Weight = "weight"
+	case ByDegree:
+		n.Alpha = []float64{0, 0.75, 0.5, 1, 0.3, 0x1p-32}[r.IntN(6)]
+	case Historical:
+		n.History, n.Strict, n.Replace, n.Fill = "when", false, End(r.IntN(3)), r.IntN(2) == 0
 	}
-	if r.IntN(2) == 0 {
+	if r.IntN(2) == 0 && (n.Law != Historical || n.Fill) {
 		n.Time = "time"
+	}
+	if r.IntN(2) == 0 && (n.Law != Historical || n.Fill) && n.Law != InBatch {
+		n.Type = "kind"
 	}
 	if n.Replace <= SourceEnd && n.Ratio >= 1 && r.IntN(2) == 0 {
 		n.Ratio, n.Triplets = math.Floor(n.Ratio), true
@@ -289,8 +364,14 @@ func (o *oracleNegatives) mustKeepPromises(t *testing.T, e int, l *LinkSeeds, gi
 			o.n.Replace == EitherEnd && u != l.Sources[of] && v != l.Targets[of]:
 			t.Fatalf("%s: %d -> %d of %d -> %d does not keep an end", o.n.Fingerprint(), u, v, l.Sources[of],
 				l.Targets[of])
-		case o.n.Time != "" && u != l.Sources[of] && o.time(et.Src, u) > l.Times[of],
-			o.n.Time != "" && v != l.Targets[of] && o.time(et.Dst, v) > l.Times[of]:
+		case o.n.Law == Historical && (self || slices.Contains(o.past(e, 0, u), [2]int64{l.Times[of], v})):
+			t.Fatalf("%s: %d -> %d is an edge now", o.n.Fingerprint(), u, v)
+		case o.n.Law == Historical && !o.n.Fill && !slices.ContainsFunc(o.past(e, 0, u), func(x [2]int64) bool {
+			return x[0] < l.Times[of] && x[1] == v
+		}):
+			t.Fatalf("%s: %d -> %d was no edge before", o.n.Fingerprint(), u, v)
+		case o.n.Law != Historical && o.n.Time != "" && u != l.Sources[of] && o.time(et.Src, u) > l.Times[of],
+			o.n.Law != Historical && o.n.Time != "" && v != l.Targets[of] && o.time(et.Dst, v) > l.Times[of]:
 			t.Fatalf("%s: %d -> %d: a node of the future", o.n.Fingerprint(), u, v)
 		}
 	}
@@ -343,6 +424,37 @@ func TestTablesOfNegativesEndWithTheContext(t *testing.T) {
 	expect.That(t, errors.Is(err, cause), "%v; want %v", err, cause)
 }
 
+// Options that do not belong together are refused, before anything is read.
+func TestOptionsOfNegativesBelongTogether(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	g := withNodeColumns(t, r, randomGraph(t, r, 1, 1))
+	past := Negatives{Ratio: 1, Law: Historical, History: "when"}
+	with := func(change func(n *Negatives)) Negatives {
+		n := past
+		change(&n)
+		return n
+	}
+	for name, n := range map[string]Negatives{
+		"no such types":           {Ratio: 1, Type: "knid"},
+		"types in-batch":          {Ratio: 1, Law: InBatch, Type: "kind"},
+		"exponent below 0":        {Ratio: 1, Law: ByDegree, Alpha: -0.5},
+		"exponent near 0":         {Ratio: 1, Law: ByDegree, Alpha: 0x1p-33},
+		"exponent above 1":        {Ratio: 1, Law: ByDegree, Alpha: 1.5},
+		"exponent NaN":            {Ratio: 1, Law: ByDegree, Alpha: math.NaN()},
+		"exponent of no degree":   {Ratio: 1, Alpha: 0.5},
+		"history without the law": {Ratio: 1, History: "when"},
+		"the law without history": {Ratio: 1, Law: Historical},
+		"no such history":         {Ratio: 1, Law: Historical, History: "then"},
+		"history that is strict":  with(func(n *Negatives) { n.Strict = true }),
+		"history of both ends":    with(func(n *Negatives) { n.Replace = BothEnds }),
+		"history by nodes' times": with(func(n *Negatives) { n.Time = "time" }),
+		"a fill of another law":   {Ratio: 1, Fill: true},
+	} {
+		expect.Is(t, n.Validate(g.Schema()), ErrOptions, name)
+	}
+	expect.OK(t, past.Validate(g.Schema()))
+}
+
 func TestNegativesThatMakeNoSenseAreRefused(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	g := withNodeColumns(t, r, randomGraph(t, r, 1, 1))
@@ -363,6 +475,7 @@ func TestNegativesThatMakeNoSenseAreRefused(t *testing.T) {
 		"the law without weights": {n: Negatives{Ratio: 1, Law: ByWeight}},
 		"no such weights":         {n: Negatives{Ratio: 1, Law: ByWeight, Weight: "wieght"}},
 		"no such times":           {n: Negatives{Ratio: 1, Time: "tiem"}},
+		"types that are floats":   {n: Negatives{Ratio: 1, Type: "weight"}},
 		"times that are floats":   {n: Negatives{Ratio: 1, Time: "weight"}},
 		"negative weight":         {n: Negatives{Ratio: 1, Law: ByWeight, Weight: "weight"}, spoil: -1},
 		"infinite weight":         {Negatives{Ratio: 1, Law: ByWeight, Weight: "weight"}, float32(math.Inf(1))},
@@ -381,9 +494,46 @@ func TestNegativesThatMakeNoSenseAreRefused(t *testing.T) {
 	_, err := Negatives{Ratio: 1, Law: ByWeight, Weight: "weight"}.Open(t.Context(), Env{Graph: g}, []bool{true})
 	copy(weights, was)
 	expect.That(t, errors.Is(err, ErrOptions), "weights of 0: %v", err)
-	d := expect.Must(Negatives{Ratio: 1, Time: "time"}.Open(t.Context(), Env{Graph: g}, []bool{true}))(t)
-	defer d.Close()
-	l := &LinkSeeds{SeedEdges: SeedEdges{Sources: []int64{0}, Targets: []int64{0}, Labels: []int64{1}},
-		Items: []int64{0}, Group: []int32{0}}
-	expect.Is(t, d.Draw(NewRand(1, 0, 0, 0), 0, l), ErrOptions, "no times")
+	for _, n := range []Negatives{{Ratio: 1, Time: "time"}, {Ratio: 1, Law: Historical, History: "when"}} {
+		d := expect.Must(n.Open(t.Context(), Env{Graph: g}, []bool{true}))(t)
+		l := &LinkSeeds{SeedEdges: SeedEdges{Sources: []int64{0}, Targets: []int64{0}, Labels: []int64{1}},
+			Items: []int64{0}, Group: []int32{0}}
+		expect.Is(t, d.Draw(NewRand(1, 0, 0, 0), 0, l), ErrOptions, "no times")
+		expect.OK(t, d.Close())
+	}
+}
+
+// Powers are products and roots: x^0.75 has the bits that it had as sqrt(x * sqrt(x)).
+func TestPowersOfDegreesAreProductsAndRoots(t *testing.T) {
+	r := rand.New(rand.NewPCG(expect.Seed(t), 0))
+	for range 2000 {
+		x, digits := float64(r.Uint64N(1<<r.UintN(40))), 1+r.Uint64N(1<<32)
+		alpha := float64(digits) / (1 << 32)
+		got, want := powerOf(x, alpha), digitPower(x, alpha, 0)
+		expect.Ensure(t, got == want && math.Abs(got-math.Pow(x, alpha)) <= 1e-13*got, "%v^%v: %v, want %v", x, alpha,
+			got, want)
+		got, want = powerOf(x, 0.75), math.Sqrt(x*math.Sqrt(x))
+		expect.Ensure(t, got == want, "%v^0.75: %v, want %v", x, got, want)
+	}
+}
+
+// Open takes no more than Bytes says before it, and not much less: each table is there once.
+func TestTablesOfNegativesFitInWhatIsSaid(t *testing.T) {
+	r := rand.New(rand.NewPCG(expect.Seed(t), 0))
+	g := withNodeColumns(t, r, sizedGraph(t, r, 1, 1, 60_000, func() int { return r.IntN(6) }))
+	for _, n := range []Negatives{
+		{Ratio: 1, Law: Historical, History: "when"},
+		{Ratio: 1, Law: Historical, History: "when", Replace: EitherEnd},
+		{Ratio: 1, Law: Historical, History: "when", Replace: SourceEnd, Fill: true, Type: "kind", Time: "time"},
+		{Ratio: 1, Type: "kind"},
+		{Ratio: 1, Law: ByDegree, Type: "kind", Time: "time"},
+	} {
+		var ledger pinned.Ledger
+		d := expect.Must(n.Open(t.Context(), Env{Graph: g, Scratch: pinned.Options{Ledger: &ledger}}, []bool{true}))(t)
+		most, peak := n.Bytes(g.Schema(), []bool{true}), ledger.Peak()
+		exact := n.Law == Historical && n.Type == "" // else a table of both ends may be there once
+		expect.That(t, peak <= most && peak >= most/4 && (peak == most || !exact), "%s: %d bytes of %d",
+			n.Fingerprint(), peak, most)
+		expect.OK(t, d.Close())
+	}
 }

@@ -75,6 +75,20 @@ EDGES = [  # of one type, with times
     "--sampler temporal --seeds all-edges --link-time time --fanouts 4,3 --batch-size 50 --seed 7 --shuffle "
     "--half-life 1000 --disjoint --batches 3",
 ]
+NEGATIVES = [  # of edges with times
+    "--seeds all-edges --link-time time --times ignore --negatives historical --negative-history time --fanouts 3 "
+    "--batch-size 50 --seed 7 --negative-ratio 2.5 --corrupt either --shuffle --batches 3",
+    "--seeds all-edges --link-time time --times ignore --negatives historical --negative-history time --negative-fill "
+    "--negative-tries 2 --fanouts 2 --batch-size 50 --seed 7 --triplets --negative-ratio 2 --batches 3",
+    "--seeds all-edges --negatives degree --negative-alpha 0.3 --fanouts 2 --batch-size 50 --seed 7 --corrupt both "
+    "--strict --batches 3",
+    "--seeds all-edges --negatives degree --fanouts 2 --batch-size 50 --seed 7 --corrupt source --batches 3",
+]
+OF_A_TYPE = [  # the column is of nodes
+    f"--negative-type {{column}} --negatives {law} --corrupt {end} --fanouts 2 --batch-size 50 --seed 7 --shuffle "
+    "--batches 3"
+    for law, end in (("uniform", "either"), ("degree --negative-alpha 1", "both"),
+                     ("weight --negative-weight {column}", "target"))]
 WINDOWS = [  # of each seed; the file has the ends of int64, and windows in which nothing is
     "--sampler temporal --seeds window@golden/windows.txt --disjoint --fanouts 5,3 --batch-size 60 --seed 7 --shuffle",
     "--sampler temporal --seeds window@golden/windows.txt --disjoint --fanouts 5,3 --batch-size 60 --seed 7 --recent "
@@ -179,11 +193,15 @@ def spelled(case):
 
 CASES = {name: list(map(spelled, cases)) for name, cases in {
     "golden-v1-plain": TINY, "golden-v1-typed": TINY,
-    "sbm": SHAPES + LABOR + SEQUENCES + SCORES, "typed": TYPED + LABOR + SEQUENCES + PAPERS, "rmat": LARGE,
+    "sbm": SHAPES + LABOR + SEQUENCES + SCORES + [
+        "--seeds all-edges " + case.format(column="label") for case in OF_A_TYPE],
+    "typed": TYPED + LABOR + SEQUENCES + PAPERS, "rmat": LARGE,
     "tolokers": SPLITS, "minesweeper": SPLITS, "actor": SPLITS, "squirrel_filtered": SPLITS,
     "cora_ml": REAL, "citeseer": REAL, "musae-facebook-page": REAL, "CollegeMsg": REAL, "ogbl-ddi": REAL,
-    "cnr-2000": LARGE, "events": CHOOSE + EDGES + WINDOWS + SEQUENCES + SCORES + TIMED + LATEST,
-    "shop": CHOOSE + TIMES_OF_NODES + SEQUENCES + TIMED + BORN, "messages": EDGES,
+    "cnr-2000": LARGE, "events": CHOOSE + EDGES + WINDOWS + SEQUENCES + SCORES + TIMED + LATEST + NEGATIVES,
+    "shop": CHOOSE + TIMES_OF_NODES + SEQUENCES + TIMED + BORN + NEGATIVES + [
+        f"--seeds all-edges:item:like:item --link-time time --times ignore {case.format(column='time')} "
+        "--negative-time time" for case in OF_A_TYPE], "messages": EDGES,
 }.items()}
 
 

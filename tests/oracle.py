@@ -340,20 +340,24 @@ def main(arguments):
                                   ("half-life", float, 0), ("window", str, "0"), ("sequence", int, 0),
                                   ("alpha", float, 0.15), ("epsilon", float, 0.0001), ("edge-type", str, ""),
                                   ("walks", int, 10), ("length", int, 2), ("restart", float, 0), ("stop", float, 0),
-                                  ("metapath", str, ""), ("negatives", str, "none"), ("negative-ratio", float, 1),
+                                  ("metapath", str, ""), ("negative-ratio", float, 1), ("negative-alpha", float, 0.75),
                                   ("corrupt", str, "target"), ("negative-tries", int, 16),
                                   ("exclude-seeds", str, "none"), ("direction", str, "in")):
         p.add_argument("--" + option, type=kind, default=default)
     p.add_argument("--as-of", type=int)
+    p.add_argument("--negatives", choices=("uniform", "degree", "weight", "batch", "historical"))
+    for option in ("negative-weight", "negative-time", "negative-type", "negative-history", "link-label", "times"):
+        p.add_argument("--" + option)
     for option in ("shuffle", "replace", "digest", "poisson", "layer-dependent", "disjoint", "recent", "chain",
-                   "seed-first", "strict", "together"):
+                   "seed-first", "strict", "together", "triplets", "negative-fill"):
         p.add_argument("--" + option, action="store_true")
     a = p.parse_args(arguments)
     g, content = load(a.dataset)
-    if a.sequence:
+    if a.sequence or a.negatives:
+        import oracle_negatives
         import oracle_sequence
 
-        for b, arrays in oracle_sequence.epoch(g, content, a):
+        for b, arrays in (oracle_sequence if a.sequence else oracle_negatives).epoch(g, content, a):
             yield f"{b} {digest(arrays)} {digest(*with_columns(g, arrays))}"
         return
     if a.sampler == "temporal" or a.weight or a.mask or a.share or a.disjoint:

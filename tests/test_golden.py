@@ -113,6 +113,37 @@ def test_windows_of_seeds_equal_the_oracle_under_random_options(name, number, da
     assert sample(dataset(name), *options) == want, f"{' '.join(options)}\n{seeds.read_text()}"
 
 
+@pytest.mark.parametrize("name", ["events", "shop", "typed", "sbm"])
+@pytest.mark.parametrize("number", range(int(os.environ.get("KHOP_NEGATIVES", 5))))
+def test_negatives_equal_the_oracle_under_random_options(name, number, dataset, sample):
+    """KHOP_NEGATIVES draws more of them."""
+    rng = np.random.default_rng(number)
+    timed, like = name in ("events", "shop"), name == "shop" and bool(rng.integers(2))
+    law = rng.choice(["uniform", "degree", "batch", *["historical"] * 3 * timed, *["weight"] * (like or name == "sbm")])
+    history, fill = law == "historical", bool(rng.integers(2))
+    column, of_nodes = "label" if name == "sbm" else "time", (not history or fill) and (like or name == "sbm")
+    options = ["--fanouts=" + ",".join(map(str, rng.choice([-1, 0, 2, 5], rng.integers(1, 3)))), "--batch-size",
+               rng.integers(1, 60), "--seed", rng.integers(2**63), "--epoch", rng.integers(2**32), "--batches", 2,
+               "--first", rng.integers(9), "--frontier", rng.choice(["all", "new"]), "--negatives", law,
+               "--seeds", "all-edges:item:like:item" if like else "all-edges",
+               *(["--link-time", "time", "--times", "ignore"] if timed else []),
+               *(["--shuffle"] if rng.integers(2) else []),
+               *(["--negative-weight", column] if law == "weight" else []),
+               *(["--negative-alpha", rng.choice([0.01, 0.5, 0.6, 1])] if law == "degree" else []),
+               *(["--negative-history", "time", *(["--negative-fill"] if fill else [])] if history else []),
+               *(["--negative-time", "time"] if timed and of_nodes and rng.integers(2) else []),
+               *(["--negative-type", column] if of_nodes and law != "batch" and rng.integers(2) else []),
+               *(["--negative-tries", rng.integers(1, 5)] if rng.integers(2) else [])]
+    if rng.integers(3) == 0:
+        options += ["--triplets", "--negative-ratio", rng.integers(1, 4), "--corrupt", rng.choice(["source", "target"])]
+    else:
+        options += ["--negative-ratio", rng.choice([0.3, 1, 2.5]),
+                    "--corrupt", rng.choice(["source", "target", "either", *["both"] * (not history)])]
+    options = [str(o) for o in [*options, *(["--strict"] if not history and rng.integers(2) else [])]]
+    want = [(int(line.split()[0]), line.split()[-1]) for line in oracle.main([str(dataset(name)), *options])]
+    assert sample(dataset(name), *options) == want and want, " ".join(options)
+
+
 @pytest.mark.parametrize("name, lines", [("sbm", ["7", "3", "7 ", "2999", "0", "3", "11"]),
                                          ("typed",
                                           ["paper 7", "author 3", "paper 7", "author 3", "institution 1", "paper 2"])])

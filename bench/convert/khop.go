@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/memuse"
 )
 
 // usage is what a process took.
@@ -125,7 +125,7 @@ func measure(program string, args ...string) (out []byte, use *usage, err error)
 			case <-done:
 				return
 			case <-tick.C:
-				now, _ := machine.UsageOf(cmd.Process.Pid)
+				now, _ := memuse.Of(cmd.Process.Pid)
 				use.Peak = max(use.Peak, now.Anonymous)
 			}
 		}

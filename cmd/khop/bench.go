@@ -11,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/cmd/khop/internal/rates"
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/memuse"
 	"github.com/khop-gnn/khop/internal/meters"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/loader"
@@ -136,11 +137,11 @@ func (c *benchCmd) Run(env *environment) (err error) {
 	took := ld.Stats()
 	r.Report = ld.Report()
 	r.MemoryPeak, r.DeviceMemoryPeak = took.MemoryPeak, took.DeviceMemoryPeak
-	usage, err := machine.ReadUsage()
+	holds, err := memuse.Read()
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}
-	r.AnonBytes, r.FileBytes = usage.Anonymous, usage.File
+	r.AnonBytes, r.FileBytes = holds.Anonymous, holds.File
 	if err := ld.close(); err != nil { // what it holds makes room for measuring how fast memory copies
 		return err
 	}

@@ -41,7 +41,11 @@ func TestSeedsOfArraysAreThoseOfLists(t *testing.T) {
 	mask, whole := arrayFile(t, []bool{true, false, false, true}), arrayFile(t, []uint8{5, 6, 7, 8})
 	pairs := arrayFile(t, []int64{1, 3, 2, 9}, 2, 2)
 	labels := arrayFile(t, []bool{true, false})
+	lists := arrayFile(t, []int32{5, -1, 0, 9, 9, -1}, 2, 3)
 	i64 := func(v ...int64) unified.Tensor { return unified.FromSlice(v) }
+	table := func(v ...int64) unified.Tensor {
+		return expect.Must(unified.New(unified.Int64, i64(v...).Bytes(), int64(len(v)/3), 3))(t)
+	}
 	for _, c := range []struct {
 		text string
 		want graph.Seeds
@@ -61,6 +65,10 @@ func TestSeedsOfArraysAreThoseOfLists(t *testing.T) {
 				Labels: []int64{1, 0}}}}},
 		{`{"edges": [{"edges": ` + pairs + `, "times": ` + labels + `}]}`, graph.Seeds{Edges: []graph.EdgeSet{{
 			Sources: i64(1, 3), Targets: i64(2, 9), Labels: []int64{1, 1}, Times: []int64{1, 0}}}}},
+		{`{"edges": [{"edges": ` + pairs + `, "negatives": ` + lists + `}, {"type": "writes", "edges": ` + pairs +
+			`, "negatives": ` + lists + `}]}`, graph.Seeds{Edges: []graph.EdgeSet{{Types: []int32{0, 0, 1, 1},
+			Sources: i64(1, 3, 1, 3), Targets: i64(2, 9, 2, 9),
+			Negatives: table(5, -1, 0, 9, 9, -1, 5, -1, 0, 9, 9, -1)}}}},
 	} {
 		got := expect.Must(expect.Must(parseSeedArrays([]byte(c.text)))(t).seeds(arraySchema()))(t)
 		expect.That(t, reflect.DeepEqual(got, c.want), "%s:\n%+v, not\n%+v", c.text, got, c.want)
@@ -102,23 +110,40 @@ func TestArraysThatAreNoSeedsAreRefusedWithTheirPlace(t *testing.T) {
 		{`{"nodes": [], "edges": []}`, "", "", "", "one of both"},
 		{`{"nodes": [{"idz": 1}]}`, "", "", "", "unknown field"},
 	} {
-		a, err := parseSeedArrays([]byte(c.text))
-		if err == nil {
-			_, err = a.seeds(arraySchema())
-		}
-		if err == nil {
-			t.Errorf("%s: no error", c.text)
-			continue
-		}
-		p := asProblem(err)
-		row := ""
-		if p.Row != nil {
-			row = fmt.Sprint(*p.Row)
-		}
-		if p.Option != "seeds" || !p.Usage || p.Key != c.key || p.Part != c.part || row != c.row ||
-			!strings.Contains(p.Text, c.says) || !strings.HasPrefix(p.Text, ": ") {
-			t.Errorf("%s: %+v, row %q", c.text, p, row)
-		}
+		wantRefused(t, c.text, c.key, c.part, c.row, c.says)
+	}
+}
+
+// wantRefused refuses seeds that are arrays, with an error of this place.
+func wantRefused(t *testing.T, text, key, part, row, says string) {
+	t.Helper()
+	a, err := parseSeedArrays([]byte(text))
+	if err == nil {
+		_, err = a.seeds(arraySchema())
+	}
+	expect.Ensure(t, err != nil, "%s: no error", text)
+	p, at := asProblem(err), ""
+	if p.Row != nil {
+		at = fmt.Sprint(*p.Row)
+	}
+	expect.That(t, p.Option == "seeds" && p.Usage && p.Key == key && p.Part == part && row == at &&
+		strings.Contains(p.Text, says) && strings.HasPrefix(p.Text, ": "), "%s: %+v, row %q", text, p, at)
+}
+
+func TestNegativesThatAreNoListsAreRefusedWithTheirPlace(t *testing.T) {
+	ends, pairs, lists := arrayFile(t, []int64{1, 3, 2, 9}, 2, 2), arrayFile(t, []int64{1, 3, 2, 10}, 2, 2),
+		arrayFile(t, []int64{1, 2, 3}, 3, 1)
+	listed := func(negatives string) string {
+		return `{"edges": [{"edges": ` + ends + `, "negatives": ` + negatives + `}]}`
+	}
+	for _, c := range []struct{ text, row, says string }{
+		{listed(lists), "", "must be whole numbers [2, k]"},
+		{listed(arrayFile(t, []int64{1, 2})), "", "must have 2 dimensions"},
+		{listed(arrayFile(t, []int64{1, 3, 2, -2}, 2, 2)), "1", "node -2"},
+		{listed(pairs), "1", "node 10 is not in 0 .. 9"},
+		{strings.Replace(listed(ends), "]}", `, {"edges": `+ends+`}]}`, 1), "", "0 an edge"},
+	} {
+		wantRefused(t, c.text, "", "negatives", c.row, c.says)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/khop-gnn/khop/cmd/khop/internal/paths"
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/formats/remote"
 	"github.com/khop-gnn/khop/gather"
@@ -31,7 +32,7 @@ type diagnosis struct {
 	Arrays   []arrayLadder    `json:"arrays"` // of the dataset, if one was given
 	Disk     diskReport       `json:"disk"`   // columns on disk (--residence disk)
 	Rank     rankFound        `json:"rank"`
-	Paths    []machine.Choice `json:"paths"`
+	Paths    []paths.Choice   `json:"paths"`
 	Advice   []string         `json:"advice"`
 	Samplers samplersWhere    `json:"samplers"`
 	Sparse   sparseWhere      `json:"sparse"`
@@ -116,7 +117,7 @@ func (w *samplersWhere) print(t *table) {
 func (c *doctorCmd) Run(env *environment) error {
 	d := diagnosis{Versions: currentVersions(), Machine: machine.Probe(), Arrays: []arrayLadder{},
 		Rank: findRank(), Samplers: whereSamplersRun(), Sparse: whereSparseRuns()}
-	load := machine.Load{CopyKernel: gather.Kernel(), DeviceNode: -1}
+	load := paths.Load{CopyKernel: gather.Kernel(), DeviceNode: -1}
 	var dev *device.Device
 	d.CUDA, dev = probeCUDA()
 	if dev != nil {
@@ -140,7 +141,7 @@ func (c *doctorCmd) Run(env *environment) error {
 }
 
 // decide fills in what follows from what was found.
-func (d *diagnosis) decide(load *machine.Load) {
+func (d *diagnosis) decide(load *paths.Load) {
 	load.DeviceWhy = "no CUDA device: " + d.CUDA.Reason
 	if d.CUDA.Reason == "" {
 		first := d.CUDA.Devices[0]
@@ -157,7 +158,7 @@ func (d *diagnosis) decide(load *machine.Load) {
 		}
 	}
 	load.HostRungs = strings.Join(rungs, " or ")
-	d.Paths, d.Advice = d.Machine.Plan(*load), d.Machine.Advise(*load)
+	d.Paths, d.Advice = paths.Plan(d.Machine, *load), paths.Advise(d.Machine, *load)
 	if d.Advice == nil {
 		d.Advice = []string{}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/khop-gnn/khop/cmd/khop/internal/paths"
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/machine"
@@ -105,7 +106,7 @@ func TestDoctorNamesTheDeviceThatAutoTakes(t *testing.T) {
 		{cudaReport{Reason: "cuda:0 cannot be opened", Devices: []deviceReport{{Device: "cuda:0"}, usable}}, "cpu"},
 	} {
 		d := diagnosis{Machine: machine.Probe(), CUDA: c.cuda}
-		if d.decide(&machine.Load{}); d.Paths[0].Path != c.path {
+		if d.decide(&paths.Load{}); d.Paths[0].Path != c.path {
 			t.Errorf("%+v: batches are made on %s, want %s", c.cuda, d.Paths[0].Path, c.path)
 		}
 	}

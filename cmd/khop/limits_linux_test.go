@@ -28,7 +28,7 @@ import (
 
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
 	"github.com/khop-gnn/khop/internal/expect"
-	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/memuse"
 )
 
 // These tests draw command lines and limits of memory, and run the program itself: what the system says that it takes
@@ -371,7 +371,7 @@ func watch(pid int, end chan struct{}) (peak int64) {
 			return peak
 		case <-tick.C:
 		}
-		use, _ := machine.UsageOf(pid)
+		use, _ := memuse.Of(pid)
 		peak = max(peak, use.Anonymous)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/khop-gnn/khop/cmd/khop/internal/livepage"
 	"github.com/khop-gnn/khop/cmd/khop/internal/prometheus"
 	"github.com/khop-gnn/khop/integrations/shm"
-	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/memuse"
 	"github.com/khop-gnn/khop/internal/option"
 	"github.com/khop-gnn/khop/loader"
 )
@@ -58,7 +58,7 @@ func (f liveFlag) page(env *environment, what string, fill func(*liveState)) (ur
 	p, err := livepage.Listen(f.HTTP, func() any {
 		s := liveState{What: what, Seconds: time.Since(began).Seconds(), Limit: env.memory.bytes,
 			Ranks: []shm.RankStats{}, Stages: []stageState{}}
-		if used, err := machine.ReadUsage(); err == nil {
+		if used, err := memuse.Read(); err == nil {
 			s.Memory = used.Anonymous
 		}
 		fill(&s)

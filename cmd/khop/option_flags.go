@@ -135,11 +135,11 @@ func (f *optionFlags) set(said given.Values) (err error) {
 	if err := given.Apply(&f.loader, f.of(loaderOptions()), said); err != nil {
 		return err
 	}
-	if law := said.Text("negatives"); law != "" && law != "none" && (f.loader.Links.Negatives.Ratio == 0 ||
-		f.loader.Links.Negatives.Tries < 1) {
-		return option.Errorf(nil, f.loader, "Links.Negatives.Ratio", " %v, %s %d: must be above 0",
-			f.loader.Links.Negatives.Ratio, option.NameOf(f.loader, "Links.Negatives.Tries"),
-			f.loader.Links.Negatives.Tries)
+	if n := &f.loader.Links.Negatives; !slices.Contains([]string{"", "none"}, said.Text("negatives")) &&
+		(n.Ratio == 0 || n.Tries < 1 || n.Alpha == 0) {
+		return option.Errorf(nil, f.loader, "Links.Negatives.Ratio", " %v, %s %d, %s %v: must be above 0", n.Ratio,
+			option.NameOf(f.loader, "Links.Negatives.Tries"), n.Tries,
+			option.NameOf(f.loader, "Links.Negatives.Alpha"), n.Alpha)
 	}
 	for _, field := range []string{"Rank", "WorldSize"} {
 		_, ok := said[option.NameOf(f.loader, field).Option]

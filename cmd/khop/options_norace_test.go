@@ -125,7 +125,6 @@ func declared(t *testing.T, path string, names map[string]bool, places map[strin
 
 // flagsBelow are files below cmd that say flags, and why.
 var flagsBelow = map[string]string{
-	"internal/machine/plan.go":      "what khop doctor and khop plan advise, which are for people at a shell",
 	"internal/option/given/help.go": "help, which is the command line's; docs of other doors respell it",
 }
 

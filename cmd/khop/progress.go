@@ -8,7 +8,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/schollz/progressbar/v3"
 
-	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/memuse"
 	"github.com/khop-gnn/khop/internal/underway"
 )
 
@@ -90,7 +90,7 @@ func (p *progress) newBar(stage string, total int64) *progressbar.ProgressBar {
 	if total <= 0 {
 		total = -1 // a spinner
 	}
-	if used, err := machine.ReadUsage(); err == nil {
+	if used, err := memuse.Read(); err == nil {
 		stage += ", " + humanize.Bytes(uint64(max(used.Anonymous, 0)))
 	}
 	return progressbar.NewOptions64(total,

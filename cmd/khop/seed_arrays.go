@@ -62,6 +62,8 @@ type edgeArrays struct {
 	Labels *npyArray `json:"labels"` // [n]; 1 where there are times alone
 	Times  *npyArray `json:"times"`  // [n]
 	From   *npyArray `json:"from"`   // [n]; first times
+
+	Negatives *npyArray `json:"negatives"` // [n, k]: other targets of each edge; -1 for none
 }
 
 // npyArray says where an .npy array of whole numbers is: in a file, or in a file that this process has open.
@@ -70,8 +72,8 @@ type npyArray struct {
 	FD   *int   `json:"fd"`
 }
 
-// seedArrayErrorf returns the error of an array of seeds, or of a row where part is empty: ids, times, from, edges or
-// labels.
+// seedArrayErrorf returns the error of an array of seeds, or of a row where part is empty: ids, times, from, edges,
+// labels or negatives.
 // key is the type of the row; empty where none is named.
 func seedArrayErrorf(key, part, format string, args ...any) error {
 	return seedArrayErrorAt(key, part, -1, fmt.Errorf(format, args...))
@@ -217,7 +219,7 @@ func (r *nodeArrays) taken(mask []int64, schema *graph.Schema, nt *graph.NodeTyp
 // edges is seeds for edges.
 func (a *seedArrays) edges(schema *graph.Schema) (graph.Seeds, error) {
 	var set graph.EdgeSet
-	var sources, targets []int64
+	var sources, targets, negatives []int64
 	find := schema.EdgeTypes()
 	for i, row := range a.Edges {
 		t, err := 0, error(nil)
@@ -240,6 +242,22 @@ func (a *seedArrays) edges(schema *graph.Schema) (graph.Seeds, error) {
 					"all edge types have labels, times and first times, or none has")
 			}
 			*to = join(*to, values[k])
+		}
+		others, each, err := row.negatives(schema, t, len(from))
+		if err != nil {
+			return graph.Seeds{}, err
+		}
+		if i > 0 && each != set.Negated() {
+			return graph.Seeds{}, seedArrayErrorf(row.Type, "negatives", "%d an edge, where the first type has %d",
+				each, set.Negated())
+		}
+		negatives = join(negatives, others)
+		if each > 0 {
+			set.Negatives, err = unified.New(unified.Int64, unified.FromSlice(negatives).Bytes(),
+				int64(len(negatives))/each, each)
+		}
+		if err != nil {
+			return graph.Seeds{}, err
 		}
 		set.Types = appendTypes(set.Types, t, len(from), len(sources))
 		sources, targets = join(sources, from), join(targets, to)
@@ -296,6 +314,30 @@ func (r *edgeArrays) values(n int) (all [3][]int64, err error) {
 		all[0] = slices.Repeat([]int64{1}, n)
 	}
 	return all, nil
+}
+
+// negatives returns the other targets of n edges, each as many.
+func (r *edgeArrays) negatives(schema *graph.Schema, t, n int) (ids []int64, each int64, err error) {
+	if r.Negatives == nil {
+		return nil, 0, nil
+	}
+	a, err := r.Negatives.read(r.Type, "negatives", 2)
+	if err != nil {
+		return nil, 0, err
+	}
+	if a.Shape[0] != int64(n) || a.Shape[1] == 0 || a.Bools {
+		return nil, 0, seedArrayErrorf(r.Type, "negatives", "an array of shape %v: must be whole numbers [%d, k], "+
+			"other targets of each edge, or -1", a.Shape, n)
+	}
+	for i, id := range a.Values {
+		if id == -1 {
+			continue
+		}
+		if err := checkNode(id, &schema.Nodes[schema.Edges[t].Dst]); err != nil {
+			return nil, 0, seedArrayErrorAt(r.Type, "negatives", int64(i)/a.Shape[1], err)
+		}
+	}
+	return a.Values, a.Shape[1], nil
 }
 
 // read reads the array, which has rank dimensions.

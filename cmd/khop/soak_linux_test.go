@@ -17,7 +17,7 @@ import (
 
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
 	"github.com/khop-gnn/khop/internal/expect"
-	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/memuse"
 )
 
 // soaked are servers that are fed on for long: data, and options.
@@ -44,7 +44,7 @@ type holding struct {
 }
 
 func holdingOf(pid int) (h holding) {
-	use, _ := machine.UsageOf(pid)
+	use, _ := memuse.Of(pid)
 	count := func(of string) int {
 		list, _ := os.ReadDir(fmt.Sprintf("/proc/%d/%s", pid, of))
 		return len(list)

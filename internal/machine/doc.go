@@ -1,10 +1,9 @@
-// Package machine finds out what the machine has and what the process uses of it: processor, caches, memory, huge
+// Package machine finds out what the machine has and who uses it: processor, caches, memory, huge
 // pages and limits.
 //
 // # Basics
 //
-// Probe asks the system (on Linux by the files under /proc and /sys) and returns a Machine. ReadUsage says how much
-// memory the process holds now.
+// Probe asks the system (on Linux by the files under /proc and /sys) and returns a Machine.
 //
 // # Caveats
 //

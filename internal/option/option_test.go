@@ -253,13 +253,28 @@ func TestFanoutsAreReadByHopAndType(t *testing.T) {
 		{"cites=15,10;writes=5,5", nil, map[string][]int{"cites": {15, 10}, "writes": {5, 5}}},
 		{"a:writes:b=2;*=5,5", []int{5, 5}, map[string][]int{"a:writes:b": {2}}},
 	} {
-		all, perType, err := option.ParseFanouts(c.text)
+		all, perType, err := parseFanouts(c.text)
 		expect.That(t, err == nil && slices.Equal(all, c.all) && reflect.DeepEqual(perType, c.perType), "%q: %v %v %v",
 			c.text, all, perType, err)
 	}
 	for _, text := range []string{"", "a", "1,,2", "-2", "1.5", "2147483648", "99999999999", "=5", "cites=",
 		"cites=5;cites=6", "cites=5;;", "*=1;*=2", "1;2"} {
-		all, perType, err := option.ParseFanouts(text)
+		all, perType, err := parseFanouts(text)
 		expect.That(t, err != nil, "%q: %v %v, want an error", text, all, perType)
 	}
+}
+
+func parseFanouts(text string) (all []int, perType map[string][]int, err error) {
+	lists, err := given.ParseLists(&option.Option{Kind: "fanouts"}, reflect.TypeFor[[]int](), text)
+	for name, list := range lists {
+		if values := list.Interface().([]int); name == "*" {
+			all = values
+		} else {
+			if perType == nil {
+				perType = map[string][]int{}
+			}
+			perType[name] = values
+		}
+	}
+	return all, perType, err
 }

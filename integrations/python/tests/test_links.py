@@ -11,6 +11,8 @@ OPTIONS = [
      ["--seeds=all-edges", "--negatives=uniform", "--strict"]),
     ("sbm", dict(seeds="all-edges", negatives="degree", negative_ratio=0.5, corrupt="both", exclude_seeds="reverse"),
      ["--seeds=all-edges", "--negatives=degree", "--negative-ratio=0.5", "--corrupt=both", "--exclude-seeds=reverse"]),
+    ("sbm", dict(seeds="all-edges", negatives="degree", negative_alpha=0.3, negative_type="label"),
+     ["--seeds=all-edges", "--negatives=degree", "--negative-alpha=0.3", "--negative-type=label"]),
     ("typed", dict(seeds="all-edges:cites,writes", negatives="batch", negative_ratio=2, triplets=True, disjoint=True),
      ["--seeds=all-edges:cites,writes", "--negatives=batch", "--negative-ratio=2", "--triplets", "--disjoint"]),
 ]
@@ -91,6 +93,13 @@ def test_torch_geometric_gets_labels(dataset):
     (dict(edge_label_index=[[0, 1]]), "must be whole numbers"),
     (dict(edge_label_index=[[0], [1]], edge_label=[1, 2]), "edge_label: int64 of shape"),
     (dict(edge_label_index=[[0], [1]], edge_label_time=[0.5]), "edge_label_time: float64"),
+    (dict(edge_label_index=[[0], [1]], edge_label_negatives=[3]), "edge_label_negatives: int64 of shape"),
+    (dict(edge_label_index=[[0], [1]], edge_label_negatives=[[3000]]), r"edge_label_negatives\[0\].*node 3000"),
+    (dict(edge_label_index=[[0], [1]], edge_label_negatives=[[3]], negatives="uniform"), "negatives of their own"),
+    (dict(seeds="all-edges", negatives="historical", negative_history="none"), "negatives"),
+    (dict(edge_label_index=[[0], [1]], input_time=[3]), "edge_label_index are edge_label_time"),
+    (dict(edge_label_index=[[0], [1]], input_start_time=[3]), "edge_label_index are edge_label_start_time"),
+    (dict(edge_label_negatives=[[1]]), "belong to edge_label_index"),
     (dict(edge_label=[1]), "belong to edge_label_index"),
     (dict(edge_label_index=[[0], [1]], seeds="all"), "nodes or edges"),
     (dict(edge_label_index=[[0], [3000]]), "node 3000 is not in"),
@@ -115,3 +124,28 @@ def test_labels_of_other_edge_types_are_refused(labels):
     """Labels under a key that no edges have are an error: they would do nothing."""
     with pytest.raises(ValueError, match="edge_label: .*keys of edge_label_index"):
         Configuration({}).edges({"cites": [[1, 2], [3, 4]]}, edge_label=labels)
+
+
+def test_pairs_come_with_their_negatives(dataset):
+    rng = np.random.default_rng(4)
+    pairs, time = rng.integers(0, 3000, (2, 250)), rng.integers(0, 99, 250)
+    lists = np.maximum(rng.integers(-900, 3000, (250, 6)), -1)
+    for process in ("server", "inside"):
+        with khop.Loader(dataset("sbm"), [3], edge_label_index=pairs, edge_label_time=time, edge_label_negatives=lists,
+                         times="ignore", batch_size=100, shuffle=True, process=process) as loader:
+            for b in loader:
+                item, group = np.asarray(b.input_id), np.asarray(b.edge_label_group)
+                n = len(item)
+                there = lists[item] >= 0
+                assert b[b.edge_types[0]].num_links == (n, there.sum(), (~there).sum())
+                ends = np.asarray(b.n_id)[np.asarray(b.edge_label_index)]
+                assert np.array_equal(ends[:, :n], pairs[:, item])
+                assert np.array_equal(ends[1, n:], lists[item][there])
+                assert np.array_equal(group[n:], np.repeat(np.arange(n), there.sum(1)))
+                assert np.array_equal(ends[0, n:], pairs[0, item][group[n:]])
+                assert np.array_equal(b.edge_label_time, time[item][group])
+                assert np.array_equal(b.edge_label, np.arange(len(group)) < n)
+    whole = np.abs(lists)
+    with khop.Loader(dataset("sbm"), [3], edge_label_index=pairs, edge_label_negatives=whole, batch_size=100) as loader:
+        for b in loader:
+            assert np.array_equal(np.asarray(b.n_id)[b.dst_neg_index], whole[np.asarray(b.input_id)])

@@ -7,13 +7,18 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/khop-gnn/khop/internal/option"
 )
 
+// Lists are the values of an option that has one a hop, by type; those of "*" are of all types that are not named.
+type Lists map[string]reflect.Value
+
 // setListsJSON sets an option to a value, a list of such, or an object with these by type.
 func setListsJSON(o *option.Option, v, at reflect.Value, value json.RawMessage) error {
-	said, all := map[string]json.RawMessage{"": value}, option.Lists{}
+	said, all := map[string]json.RawMessage{"": value}, Lists{}
 	if value[0] == '{' {
 		clear(said)
 		_ = json.Unmarshal(value, &said)
@@ -34,7 +39,7 @@ func setListsJSON(o *option.Option, v, at reflect.Value, value json.RawMessage) 
 // listOf reads the values of a type.
 func listOf(o *option.Option, of reflect.Type, name string, value json.RawMessage) (reflect.Value, error) {
 	if text, ok := Say(value).(string); ok {
-		return o.ParseValues(of, text)
+		return parseValues(o, of, text)
 	}
 	parts := []json.RawMessage{value}
 	if value[0] == '[' {
@@ -46,7 +51,7 @@ func listOf(o *option.Option, of reflect.Type, name string, value json.RawMessag
 		if !ok {
 			text = string(part)
 		}
-		if err := o.ParseValue(list.Index(i), text); err != nil {
+		if err := parseValue(o, list.Index(i), text); err != nil {
 			wrong := (*option.Error)(nil)
 			if !errors.As(err, &wrong) {
 				wrong = o.Errorf(nil, ": %s: %w", part, err)
@@ -59,7 +64,7 @@ func listOf(o *option.Option, of reflect.Type, name string, value json.RawMessag
 }
 
 // putLists sets an option to its lists.
-func putLists(o *option.Option, v, at reflect.Value, all option.Lists) error {
+func putLists(o *option.Option, v, at reflect.Value, all Lists) error {
 	list, there := all["*"]
 	if !there {
 		list = reflect.Zero(at.Type())
@@ -124,4 +129,68 @@ func listsValue(o *option.Option, v, at reflect.Value) any {
 		return by
 	}
 	return listValue(o, at)
+}
+
+// ParseLists reads "15,10,5", or lists by type, "cites=15,10;*=5,5".
+func ParseLists(o *option.Option, of reflect.Type, text string) (Lists, error) {
+	word, all := "lists", Lists{}
+	if o.Kind == "fanouts" {
+		word = "fan-outs"
+	}
+	if !strings.Contains(text, "=") {
+		list, err := parseValues(o, of, text)
+		all["*"] = list
+		return all, err
+	}
+	for _, part := range strings.Split(text, ";") {
+		name, list, ok := strings.Cut(part, "=")
+		if name = strings.TrimSpace(name); !ok || name == "" {
+			return nil, fmt.Errorf("%s %q: %q is not of the form type=15,10", word, text, part)
+		}
+		values, err := parseValues(o, of, list)
+		if err != nil {
+			return nil, err
+		}
+		if _, twice := all[name]; twice {
+			return nil, fmt.Errorf("%s %q: %q is there twice", word, text, name)
+		}
+		all[name] = values
+	}
+	return all, nil
+}
+
+// parseValues reads values with commas between.
+func parseValues(o *option.Option, of reflect.Type, text string) (reflect.Value, error) {
+	texts := strings.Split(text, ",")
+	list := reflect.MakeSlice(of, len(texts), len(texts))
+	for i, value := range texts {
+		err := parseValue(o, list.Index(i), value)
+		if err != nil && o.Kind == "fanouts" {
+			err = fmt.Errorf("fan-out %q in %q: %w", value, text, err)
+		}
+		if err != nil {
+			return list, err
+		}
+	}
+	return list, nil
+}
+
+var errFanout = errors.New("must be a number, 0 for no edge or -1 for all")
+
+// parseValue reads the value of one hop.
+func parseValue(o *option.Option, at reflect.Value, text string) error {
+	text = strings.TrimSpace(text)
+	if o.Kind == "fanouts" {
+		k, err := strconv.ParseInt(text, 10, 32)
+		if err != nil || k < -1 {
+			return errFanout
+		}
+		at.SetInt(k)
+		return nil
+	}
+	one := o.OfHop()
+	if err := one.Parse(at, text); err != nil {
+		return err
+	}
+	return one.Check(nil, at)
 }

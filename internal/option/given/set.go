@@ -54,7 +54,7 @@ func set(o *option.Option, v, at reflect.Value, value any) error {
 		return nil
 	}
 	if o.IsLists() {
-		all, err := o.ParseLists(at.Type(), text)
+		all, err := ParseLists(o, at.Type(), text)
 		if err != nil {
 			return err
 		}

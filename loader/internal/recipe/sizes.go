@@ -155,7 +155,12 @@ func (s *Spec) MostLinks() int64 {
 	if s.Seeds.ByEdge == nil {
 		return 0
 	}
-	return sat.Add(s.AskedLinks(), s.Negatives.Of(s.AskedLinks()))
+	return s.LinksOf(s.AskedLinks())
+}
+
+// LinksOf returns how many edges that are seeds are with their negatives.
+func (s *Spec) LinksOf(asked int64) int64 {
+	return sat.Add(sat.Mul(asked, 1+s.Seeds.Given), s.Negatives.Of(asked))
 }
 
 // SeededTypes marks the edge types that have seeds.

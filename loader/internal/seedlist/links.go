@@ -32,6 +32,8 @@ type linkRun struct {
 	offsets          []int64             // where the targets of each source begin, among all; nil: it has one
 	all              unified.Tensor
 	labels, times    linkValues
+	negatives        func(i int64) int64 // of place i / List.Given; nil: none
+	table            unified.Tensor      // of them, flat
 	where            *edgeIndex
 }
 
@@ -193,6 +195,12 @@ func (l *List) addLinks(sets []graph.EdgeSet, g *graph.Graph, label, time string
 		} else if r.sources, err = unified.Integers(set.Sources); err == nil {
 			r.targets, err = unified.Integers(set.Targets)
 		}
+		if l.Given = set.Negated(); err == nil && l.Given > 0 {
+			n := set.Negatives
+			if r.table, err = unified.New(n.DType(), n.Bytes(), n.Len()*l.Given); err == nil {
+				r.negatives, err = unified.Integers(r.table)
+			}
+		}
 		if err != nil {
 			return err
 		}
@@ -281,6 +289,23 @@ func (l *List) LinkAt(i int64, draws sampling.Rand) (x Link, err error) {
 	return x, nil
 }
 
+// AddNegatives appends the negatives that come with the edges of a type in a batch; -1 is one that is missed.
+func (l *List) AddNegatives(to *sampling.LinkSeeds) {
+	if l.Given == 0 {
+		return
+	}
+	for i, item := range to.Items {
+		r := &l.links[sort.Search(len(l.links), func(k int) bool { return l.links[k].end > item })]
+		for j := range l.Given {
+			if id := r.negatives((item-r.begin)*l.Given + j); id >= 0 {
+				to.Add(i, to.Sources[i], id)
+			} else {
+				to.Missed++
+			}
+		}
+	}
+}
+
 // hashLinks goes on with the hash of a list of seeds.
 func (l *List) hashLinks(h *wide.Hash, to *xxh3.Hasher) {
 	for k := range l.links {
@@ -299,6 +324,9 @@ func (l *List) hashLinks(h *wide.Hash, to *xxh3.Hasher) {
 			x, _ := l.LinkAt(i, sampling.Rand{}) // edges that are listed are sound
 			h.N[0], h.N[1], h.N[2], h.N[3], h.N[4] = int64(x.EdgeType), x.Source, x.Target, x.Label, x.Time
 			h.Numbers(5, to)
+		}
+		if r.negatives != nil {
+			h.Tensor(r.table, true, to)
 		}
 		if r.offsets != nil {
 			h.Tensor(unified.FromSlice(r.offsets), true, to)

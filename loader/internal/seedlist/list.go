@@ -32,6 +32,7 @@ type List struct {
 	schema          *graph.Schema
 	ByEdge          []int64 // edges of each type; nil where seeds are nodes
 	Timed, labelled bool    // all have times (nodes too), some have labels
+	Given           int64   // negatives that come with each
 
 	// OnRequest says that each request brings a list of its own, of which this one, all nodes, is an example.
 	OnRequest bool

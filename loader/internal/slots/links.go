@@ -51,7 +51,7 @@ func (m *linkMemory) carve(r *recipe.Recipe, links []sampling.LinkSeeds, count [
 	}
 	for e := range links {
 		asked := count[e][0]
-		all, l := asked+r.Negatives.Of(asked), &links[e]
+		all, l := r.LinksOf(asked), &links[e]
 		l.Missed = 0
 		l.Sources, l.Targets, l.Labels, l.Items = next(all), next(all), next(all), next(asked)
 		if l.Times = nil; r.Seeds.Timed {
@@ -110,6 +110,7 @@ func (s *Slot) takeLinks(m Sampler, batch seedlist.Items) error {
 	}
 	for e := range s.Links {
 		l := &s.Links[e]
+		r.Seeds.AddNegatives(l)
 		s.Request.Edges[e] = l.SeedEdges
 		s.LinkCounts[e] = [3]int64{int64(len(l.Items)), int64(len(l.Sources) - len(l.Items)), l.Missed}
 	}

@@ -38,10 +38,11 @@ from .errors import (
 _moved.keep_old_paths()
 
 if TYPE_CHECKING:
-    from . import cluster, dgl, embedding, graphbolt, profiling, pyg, ray, relational, spark, sparse, torch
+    from . import cluster, dgl, embedding, graphbolt, profiling, pyg, ray, relational, spark, sparse, tgb, torch
 else:
     _MODULES = frozenset({
-        "cluster", "dgl", "embedding", "graphbolt", "profiling", "pyg", "ray", "relational", "spark", "sparse", "torch",
+        "cluster", "dgl", "embedding", "graphbolt", "profiling", "pyg", "ray", "relational", "spark", "sparse", "tgb",
+        "torch",
     })
 
     def __getattr__(name):

@@ -71,7 +71,8 @@ def described() -> str:
 
 NODE_VALUES = {"input_time": "times", "input_start_time": "from"}
 """Options with a value for each seed that is a node, and what a configuration calls them."""
-EDGE_VALUES = {"edge_label": "labels", "edge_label_time": "times", "edge_label_start_time": "from"}
+EDGE_VALUES = {"edge_label": "labels", "edge_label_time": "times", "edge_label_start_time": "from",
+               "edge_label_negatives": "negatives"}
 """The same of seeds that are edges."""
 
 
@@ -99,11 +100,14 @@ class Configuration:
         values = {name: value for name, value in values.items() if value is not None}
         nodes = [name for name in values if name in NODE_VALUES]
         if edges is None and len(nodes) < len(values):
-            raise TypeError("edge_label and edge_label_time belong to edge_label_index")
+            raise TypeError("edge_label, edge_label_time and edge_label_negatives belong to edge_label_index")
         if edges is None:
             self.nodes(seeds, **values)
+        elif nodes:
+            raise TypeError(f"{nodes[0]}: is of seeds that are nodes; the times of edge_label_index are "
+                            f"{nodes[0].replace('input', 'edge_label')}")
         elif seeds is None:
-            self.edges(edges, **{name: value for name, value in values.items() if name not in nodes})
+            self.edges(edges, **values)
         else:
             raise TypeError("seeds are nodes or edges: give seeds or edge_label_index")
 
@@ -338,8 +342,13 @@ def _pairs(values: Any) -> Any:
 
 
 def _of_edges(name: str, values: Any, edges: int) -> Any:
-    """Labels or times of edges."""
+    """Labels, times or negatives of edges."""
     array = _array(values)
+    if name == "edge_label_negatives":
+        if array.ndim != 2 or array.shape[0] != edges or array.shape[1] == 0 or array.dtype.kind not in "iu":
+            raise ValueError(f"{name}: {array.dtype} of shape {array.shape}: must be whole numbers [{edges}, k], other "
+                             "targets of each edge, or -1 behind the last of a shorter list")
+        return array
     if array.shape != (edges,) or array.dtype.kind not in "iub":
         raise ValueError(f"{name}: {array.dtype} of shape {array.shape}: must be a whole number for each of "
                          f"{edges} edges")

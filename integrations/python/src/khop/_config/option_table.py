@@ -172,17 +172,25 @@ class LoaderOptions(SamplerOptions, total=False):
     """The most batches that residence disk samples ahead. Default: 64."""
     max_memory: Optional[Union[int, str]]
     """The most memory to take, such as 4GB; mapped files do not count."""
+    negative_alpha: Optional[float]
+    """Exponent of degrees, for negatives degree. Default: 0.75."""
+    negative_fill: Optional[bool]
+    """Draw missed historical negatives again, uniformly. Default: False."""
+    negative_history: Optional[str]
+    """Edge column of times, for negatives historical."""
     negative_ratio: Optional[float]
     """Negatives per seed edge; may be a fraction. Default: 1.0."""
     negative_time: Optional[str]
     """Node column of times: negatives are nodes that exist at the seed's time."""
     negative_tries: Optional[int]
     """The most draws per negative; then it is left out, and counted. Default: 16."""
+    negative_type: Optional[str]
+    """Node column of whole numbers, which a negative shares with the end that it replaces."""
     negative_weight: Optional[str]
     """Node column of weights, for negatives weight."""
     negatives: Optional[str]
-    """How to draw negative edges: none, uniform, degree (d^0.75), weight, or batch (ends of the batch's seeds).
-    Default: "none"."""
+    """How to draw negative edges: none, uniform, degree, weight, batch (ends of the batch's seeds) or historical (of
+    earlier edges). Default: "none"."""
     node_columns: Optional[Sequence[str]]
     """Columns of a batch's nodes; default: feature, if there is one; none: no column."""
     pack: Optional[Union[int, str]]
@@ -537,15 +545,22 @@ OPTIONS: dict[str, Option] = {
     "link_time": Option(None, "Edge column of times for seeds all-edges."),
     "lookahead": Option(64, "The most batches that residence disk samples ahead.", least=1, most=16384),
     "max_memory": Option(None, "The most memory to take, such as 4GB; mapped files do not count.", least=0),
+    "negative_alpha": Option(0.75, "Exponent of degrees, for negatives degree."),
+    "negative_fill": Option(False, "Draw missed historical negatives again, uniformly."),
+    "negative_history": Option(None, "Edge column of times, for negatives historical."),
     "negative_ratio": Option(1.0, "Negatives per seed edge; may be a fraction."),
     "negative_time": Option(None, "Node column of times: negatives are nodes that exist at the seed's time."),
     "negative_tries": Option(16, "The most draws per negative; then it is left out, and counted."),
+    "negative_type": Option(
+        None,
+        "Node column of whole numbers, which a negative shares with the end that it replaces.",
+    ),
     "negative_weight": Option(None, "Node column of weights, for negatives weight."),
     "negatives": Option(
         "none",
-        "How to draw negative edges: none, uniform, degree (d^0.75), weight, or batch (ends of the batch's "
-        "seeds).",
-        choices=("none", "uniform", "degree", "weight", "batch"),
+        "How to draw negative edges: none, uniform, degree, weight, batch (ends of the batch's seeds) or "
+        "historical (of earlier edges).",
+        choices=("none", "uniform", "degree", "weight", "batch", "historical"),
     ),
     "node_columns": Option(None, "Columns of a batch's nodes; default: feature, if there is one; none: no column."),
     "pack": Option(

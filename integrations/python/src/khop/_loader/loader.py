@@ -427,6 +427,7 @@ class Loader(Connection):
         edge_label: Any = None,
         edge_label_time: Any = None,
         edge_label_start_time: Any = None,
+        edge_label_negatives: Any = None,
         rank: Optional[int] = None,
         world_size: Optional[int] = None,
         agree: Optional[_binary.PathLike] = None,
@@ -471,7 +472,8 @@ class Loader(Connection):
             if self.process == "inside" or here.local_rank == 0:
                 config.seeds(
                     seeds, edge_label_index, input_time=input_time, input_start_time=input_start_time,
-                    edge_label=edge_label, edge_label_time=edge_label_time, edge_label_start_time=edge_label_start_time)
+                    edge_label=edge_label, edge_label_time=edge_label_time, edge_label_start_time=edge_label_start_time,
+                    edge_label_negatives=edge_label_negatives)
             if self.process == "inside":
                 config.options.update(rank=here.rank, ranks=None)
                 feed = opened.inside(dataset if pad != "max" else opened.dataset(dataset), config, serve_options)

@@ -18,8 +18,7 @@ _DEFAULTS: dict[str, Any] = {"batch_size": 1, "time": "none", "world_size": None
 
 _SEEDS = frozenset({
     "seeds", "input_nodes", "input_time", "input_start_time", "edge_label_index", "edge_label", "edge_label_time",
-    "edge_label_start_time", "num_neighbors",
-    "fanouts",
+    "edge_label_start_time", "edge_label_negatives", "num_neighbors", "fanouts",
 })
 
 

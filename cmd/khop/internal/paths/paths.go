@@ -1,9 +1,11 @@
-package machine
+// Package paths says which path each stage of loading takes on a machine, and what would make it faster: what khop
+// doctor prints.
+package paths
 
 import (
 	"fmt"
 
-	"github.com/dustin/go-humanize"
+	"github.com/khop-gnn/khop/internal/machine"
 )
 
 // Load says what a dataset needs of the machine. Zero sizes mean that there is no dataset.
@@ -28,17 +30,17 @@ type Choice struct {
 }
 
 // Plan says which path each stage of loading takes on this machine.
-func (m *Machine) Plan(l Load) []Choice {
+func Plan(m *machine.Machine, l Load) []Choice {
 	if l.Device != "" {
-		return m.devicePlan(l)
+		return devicePlan(l)
 	}
 	topology := Choice{"topology", "mapped file",
 		"opening costs nothing; --resident copies it into memory once at start"}
 	features := Choice{"features", "mapped file",
 		"the page cache serves what fits in memory; --resident copies them once at start"}
-	if l.TopologyBytes+l.ColumnBytes > 0 && !m.fits(l) {
-		why := fmt.Sprintf("%s do not fit in the %s of memory that can be had", Bytes(l.TopologyBytes+l.ColumnBytes),
-			Bytes(m.Room()))
+	if l.TopologyBytes+l.ColumnBytes > 0 && !fits(m, l) {
+		why := fmt.Sprintf("%s do not fit in the %s of memory that can be had",
+			machine.Bytes(l.TopologyBytes+l.ColumnBytes), machine.Bytes(m.Room()))
 		topology.Why, features.Why = why, why
 	}
 	batches := Choice{"batches", "4 KiB pages", "the system gives no huge pages"}
@@ -52,13 +54,13 @@ func (m *Machine) Plan(l Load) []Choice {
 }
 
 // devicePlan is Plan where batches are made on a device.
-func (m *Machine) devicePlan(l Load) []Choice {
+func devicePlan(l Load) []Choice {
 	data := Choice{"", "device memory or host memory",
 		"device memory while it lasts, then host memory that the device addresses; name a dataset to see how"}
 	if l.HostRungs != "" {
 		data.Path = "device memory, else " + l.HostRungs
 		data.Why = fmt.Sprintf("device memory while it lasts (%s are free), then host memory over the bus",
-			Bytes(l.DeviceFree))
+			machine.Bytes(l.DeviceFree))
 	}
 	topology, features := data, data
 	topology.Stage, features.Stage = "topology", "features"
@@ -81,7 +83,7 @@ func kernelWhy(kernel string) string {
 
 // fits reports whether the load can be copied into memory with a fifth of the room to spare; false where the room is
 // unknown.
-func (m *Machine) fits(l Load) bool {
+func fits(m *machine.Machine, l Load) bool {
 	return l.TopologyBytes+l.ColumnBytes <= m.Room()/5*4
 }
 
@@ -91,19 +93,19 @@ func (l *Load) fitsDevice() bool {
 }
 
 // Advise says what would make loading faster here, the most useful first. It is empty where nothing would.
-func (m *Machine) Advise(l Load) []string {
-	advice := m.adviseData(l)
+func Advise(m *machine.Machine, l Load) []string {
+	advice := adviseData(m, l)
 	add := func(format string, args ...any) { advice = append(advice, fmt.Sprintf(format, args...)) }
 	if m.HugePages.Mode == "never" {
 		add("turn huge pages on: echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled")
 	}
-	if m.MemoryLimit != Unlimited && m.MemoryTotal > 0 && m.MemoryLimit < m.MemoryTotal/2 {
+	if m.MemoryLimit != machine.Unlimited && m.MemoryTotal > 0 && m.MemoryLimit < m.MemoryTotal/2 {
 		add("the control group may use %s of the machine's %s: cached file pages count against it too",
-			Bytes(m.MemoryLimit), Bytes(m.MemoryTotal))
+			machine.Bytes(m.MemoryLimit), machine.Bytes(m.MemoryTotal))
 	}
 	if l.CopyBytes > 0 && !l.fitsDevice() {
 		add("%s are copied once at start for the device to address: on tmpfs or hugetlbfs they would be registered "+
-			"where they lie", Bytes(l.CopyBytes))
+			"where they lie", machine.Bytes(l.CopyBytes))
 	}
 	if m.NUMANodes > 1 && l.Device != "" && l.DeviceNode >= 0 {
 		add("%d NUMA nodes: run beside the device (numactl --cpunodebind=%d --membind=%[2]d)", m.NUMANodes,
@@ -115,37 +117,30 @@ func (m *Machine) Advise(l Load) []string {
 }
 
 // adviseData says what suits the dataset, if one is at hand.
-func (m *Machine) adviseData(l Load) []string {
+func adviseData(m *machine.Machine, l Load) []string {
 	total := l.TopologyBytes + l.ColumnBytes
 	switch {
 	case total == 0:
 	case l.fitsDevice():
-		return []string{fmt.Sprintf("the dataset (%s) fits in the device's memory (%s are free)", Bytes(total),
-			Bytes(l.DeviceFree))}
-	case l.Device != "" && m.Room() > 0 && !m.fits(l):
-		return []string{fmt.Sprintf("the dataset (%s) cannot be page-locked whole (%s can be had)", Bytes(total),
-			Bytes(m.Room()))}
+		return []string{fmt.Sprintf("the dataset (%s) fits in the device's memory (%s are free)", machine.Bytes(total),
+			machine.Bytes(l.DeviceFree))}
+	case l.Device != "" && m.Room() > 0 && !fits(m, l):
+		return []string{fmt.Sprintf("the dataset (%s) cannot be page-locked whole (%s can be had)",
+			machine.Bytes(total), machine.Bytes(m.Room()))}
 	case l.Device != "":
 	case total <= m.CacheBytes:
-		return []string{fmt.Sprintf("the dataset (%s) fits in the last-level cache: mapped files are as fast as memory",
-			Bytes(total))}
-	case m.fits(l) && m.HugePages.OnRequest():
+		return []string{fmt.Sprintf("the dataset (%s) fits in the last-level cache: mapped files are as fast as "+
+			"memory", machine.Bytes(total))}
+	case fits(m, l) && m.HugePages.OnRequest():
 		return []string{fmt.Sprintf("--resident: %s fit in memory and not in the last-level cache (%s); "+
-			"copied onto huge pages, rows are found without a page walk each", Bytes(total), Bytes(m.CacheBytes))}
-	case m.fits(l):
+			"copied onto huge pages, rows are found without a page walk each", machine.Bytes(total),
+			machine.Bytes(m.CacheBytes))}
+	case fits(m, l):
 		return []string{"mapped files are as good as memory here: without huge pages --resident gains nothing once " +
 			"the files are cached"}
 	case m.Room() > 0:
 		return []string{fmt.Sprintf("the dataset (%s) does not fit in memory (%s can be had): keep it on a fast local "+
-			"disk", Bytes(total), Bytes(m.Room()))}
+			"disk", machine.Bytes(total), machine.Bytes(m.Room()))}
 	}
 	return nil
-}
-
-// Bytes writes a size, which must not be negative, in both units that people use: "25.8 GB (24.0 GiB)".
-func Bytes(n int64) string {
-	if n < 1000 {
-		return humanize.Bytes(uint64(n))
-	}
-	return humanize.BytesN(uint64(n), 3) + " (" + humanize.IBytesN(uint64(n), 3) + ")"
 }

@@ -17,9 +17,9 @@
 // launches everything at once and waits for nothing. The kernels assembly_* are for all samplers: lists and local ids,
 // by the table of table.cuh. Pickers are neighbor_*, choose_* (weight, mask, share, time), together_*, labor_*, layer_*
 // (FastGCN, Ladies), pinsage_* and induce_* (edges between nodes); pick.cuh has what they share. walk_*, saint_* and
-// hgt_* place nodes, sequence_* tokens, exclude_* finds edges to leave out, negative_* draws negatives, and sort_* puts
-// edges in order, so that sums of doubles are those of the CPU. Where a stage needs more room it stops; the host makes
-// room and replays.
+// hgt_* place nodes, sequence_* those that another worker has sampled, exclude_* finds edges to leave out, negative_*
+// draws negatives, and sort_* puts edges in order, so that sums of doubles are those of the CPU. Where a stage needs
+// more room it stops; the host makes room and replays.
 //
 // # Caveats
 //

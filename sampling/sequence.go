@@ -39,7 +39,7 @@ type Sequence struct {
 	Of Sampler
 	// Length is the most tokens of a seed: 1 to 65536.
 	Length int `name:"sequence" for:"neighbor,temporal,ppr,pinsage" default:"0" range:"0,65536" help:"..."`
-	// SeedFirst makes the seed the first token, of hop 0, and leaves it out of the others.
+	// SeedFirst makes the seed the first token, of hop 0, and leaves it out of the neighbours of PPR and PinSage.
 	SeedFirst bool `for:"neighbor,temporal,ppr,pinsage" help:"Begin each sequence with its seed."`
 }
 
@@ -50,12 +50,12 @@ const maxSequence = 1 << 16
 type sequenceRules struct {
 	length int
 	first  bool
-	of     Sampler // with what sequences ask of it
-	near   *Neighbor
-	hops   int
-	as     int // edge type of PPR and PinSage
-	types  bool
-	edges  bool
+	of     Sampler   // with what sequences ask of it
+	near   *Neighbor // the same, if it is that
+	hops   int       // of near, else 0
+	as     int       // edge type of PPR and PinSage
+	types  bool      // there are several node types
+	edges  bool      // there are several edge types
 }
 
 // rules checks the options, and describes the sampler whose nodes are the tokens.

@@ -71,15 +71,15 @@ var samplerCases = []struct {
 		Restart: 0.1, Stop: 0.1, Metapath: []string{"writes", "rev_writes"}, As: "cites"}},
 	{"typed", "--sampler ppr --neighbors 5 --alpha 0.2 --epsilon 0.001 --edge-type cites", sampling.PPR{Neighbors: 5,
 		Alpha: 0.2, Epsilon: 0.001, As: "cites"}},
-	{"typed", "--fanouts 4,3 --sequence 9 --seed-first", sampling.Sequence{Of: sampling.Neighbor{Fanouts: []int{4, 3}},
-		Length: 9, SeedFirst: true}},
-	{"columns", "--sampler temporal --fanouts 8 --as-of 60 --sequence 7 --seed-first", sampling.Sequence{
-		Of: sampling.Neighbor{Fanouts: []int{8}, Time: sampling.Temporal{Edge: "time", AsOf: int64Of(60)}}, Length: 7,
-		SeedFirst: true}},
-	{"sbm", "--sampler pinsage --length 3 --walks 10 --sequence 6 --seed-first", sampling.Sequence{
-		Of: sampling.PinSage{Length: 3, Walks: 10}, Length: 6, SeedFirst: true}},
-	{"typed", "--sampler ppr --epsilon 0.01 --edge-type cites --sequence 6 --seed-first", sampling.Sequence{
-		Of: sampling.PPR{Epsilon: 0.01, As: "cites"}, Length: 6, SeedFirst: true}},
+	{"sbm", "--sampler neighbor --fanouts 4,3 --sequence 9 --seed-first", sampling.Sequence{Length: 9, SeedFirst: true,
+		Of: sampling.Neighbor{Fanouts: []int{4, 3}}}},
+	{"columns", "--sampler temporal --fanouts 5 --recent --as-of 70 --sequence 4 --seed-first", sampling.Sequence{
+		Length: 4, SeedFirst: true, Of: sampling.Neighbor{Fanouts: []int{5}, Time: sampling.Temporal{Edge: "time",
+			Recent: true, AsOf: int64Of(70)}}}},
+	{"sbm", "--sampler pinsage --sequence 6 --seed-first", sampling.Sequence{Length: 6, SeedFirst: true,
+		Of: sampling.PinSage{Walks: 10, Length: 2}}},
+	{"sbm", "--sampler ppr --sequence 7 --seed-first", sampling.Sequence{Length: 7, SeedFirst: true,
+		Of: sampling.PPR{}}},
 	{"columns", "--sampler fastgcn --layer-nodes 300,200 --weight weight", sampling.FastGCN{Nodes: []int{300, 200},
 		Weight: "weight"}},
 	{"typed", "--sampler ladies --layer-nodes 50,-1", sampling.Ladies{Nodes: []int{50, -1}}},

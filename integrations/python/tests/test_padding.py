@@ -115,3 +115,20 @@ def test_a_batch_that_does_not_fit_says_which_list():
         batch.pad(sizes)
     with pytest.raises(ValueError, match='must be "pow2"'):
         batch.pad("pow3")
+
+
+def test_sequences_get_rows_without_tokens():
+    schema = Schema(("node",), (40,), (("node", "edge", "node"),), (90,), 1, new_nodes=False)
+    index = np.array([[0, 4, -1], [3, -1, -1], [0, 2, 1]], np.int32)
+    arrays = {"num_nodes": np.array([[3], [5]]), "nodes/node": np.arange(5), "seeds/node": np.arange(3),
+              "block/0/node:edge:node/indptr": np.zeros(4, np.int64),
+              "block/0/node:edge:node/indices": np.empty(0, int), "sample/sequence": index,
+              "sample/sequence_id": index, "sample/sequence_age": np.abs(index).astype(np.int64)}
+    dtypes = {n: str(a.dtype) for n, a in arrays.items()}
+    batch = khop.Batch(schema, khop.Info(0, 0, False, 1), OwnArrays(arrays, dtypes), framework("numpy"), "int64")
+    about = {"sampler": "sequence sequence=3 of ppr neighbors=32", "batch_size": 8}
+    for padded, rows, nodes in (batch.pad(), 4, 8), (batch.pad(most(schema, about)), 8, 33):
+        tokens = padded.sequences
+        assert tokens.index.shape == (rows, 3) and padded.num_nodes == nodes
+        np.testing.assert_array_equal(tokens.index[:3], index)
+        assert (tokens.index[3:] == -1).all() and (tokens.ids[3:] == -1).all() and (tokens.age[3:] == 0).all()

@@ -96,7 +96,7 @@ var long = map[string]string{
 	"batch-dependency": "Batches for which a node keeps its draw, to share rows.",
 	"corrupt":          "End that a negative replaces: target, source, either or both.",
 	"triplets":         "Give each seed its full ratio of negatives; the seed replaces those not found.",
-	"sequence":         "Deliver up to this many tokens per seed, as rows: nodes that the sampler reaches; 0: blocks.",
+	"sequence":         "Rows of up to this many tokens per seed, which the sampler reaches; 0: blocks.",
 	"share":            "Pick at most this share of a node's edges, rounded up; 0: no bound.",
 	"restart":          "Probability, before each step, of a return to the seed.",
 }

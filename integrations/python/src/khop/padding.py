@@ -150,6 +150,9 @@ def _power(n: int) -> int:
 def most(schema: Schema, about: Mapping[str, Any]) -> Sizes:
     """Returns the most that the neighbour sampler can reach: the products of the fan-outs, or all that the graph
     has."""
+    row = re.match(r"sequence sequence=(\d+) ", str(about.get("sampler")))
+    if row is not None and isinstance(about.get("batch_size"), int):
+        return _most_of_sequences(schema, about["batch_size"], int(row[1]))
     found = re.match(r"neighbor fanouts=(.+) replace=(true|false) frontier=(all|new)$", str(about.get("sampler")))
     batch_size = about.get("batch_size")
     if found is None or not isinstance(batch_size, int):
@@ -184,6 +187,12 @@ def most(schema: Schema, about: Mapping[str, Any]) -> Sizes:
         raise ValueError(
             'pad="max": there is no bound for a fan-out of -1 if the server does not send the graph\'s size')
     return Sizes(tuple(nodes), tuple(reversed(edges)), tuple(batch_size for _ in every))
+
+
+def _most_of_sequences(schema: Schema, seeds: int, length: int) -> Sizes:
+    counts = [n if n >= 0 else 1 << 62 for n in schema.node_counts]
+    nodes = tuple(tuple(min(most, n) + 1 for n in counts) for most in (seeds, seeds * (1 + length)))
+    return Sizes(nodes, ((0,) * len(schema.edge_types),), (seeds,) * len(counts))
 
 
 def _fanouts(spelled: str, edge_types: Sequence[EdgeType]) -> list[list[int]]:

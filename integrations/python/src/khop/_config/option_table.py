@@ -92,8 +92,8 @@ class SamplerOptions(TypedDict, total=False):
     seed_first: Optional[bool]
     """Begin each sequence with its seed. For neighbor, temporal, pinsage, ppr. Default: False."""
     sequence: Optional[int]
-    """Deliver up to this many tokens per seed, as rows: nodes that the sampler reaches; 0: blocks. For neighbor,
-    temporal, pinsage, ppr. Default: 0."""
+    """Rows of up to this many tokens per seed, which the sampler reaches; 0: blocks. For neighbor, temporal, pinsage,
+    ppr. Default: 0."""
     share: Optional[float]
     """Pick at most this share of a node's edges, rounded up; 0: no bound. For neighbor, temporal. Default: 0.0."""
     steps: Optional[int]
@@ -406,7 +406,7 @@ OPTIONS: dict[str, Option] = {
     ),
     "sequence": Option(
         0,
-        "Deliver up to this many tokens per seed, as rows: nodes that the sampler reaches; 0: blocks.",
+        "Rows of up to this many tokens per seed, which the sampler reaches; 0: blocks.",
         least=0,
         most=65536,
         samplers=("neighbor", "temporal", "pinsage", "ppr"),

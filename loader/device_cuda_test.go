@@ -352,7 +352,8 @@ func wantLaunches(t *testing.T) {
 	}
 	for _, file := range files {
 		text := expect.Must(os.ReadFile(file))(t)
-		for _, found := range regexp.MustCompile(`__global__ void (?:__launch_bounds__\S* )?(\w+)`).FindAllSubmatch(text, -1) {
+		kernel := regexp.MustCompile(`__global__ void (?:__launch_bounds__\S* )?(\w+)`)
+		for _, found := range kernel.FindAllSubmatch(text, -1) {
 			kernels = append(kernels, string(found[1]))
 		}
 	}

@@ -76,6 +76,8 @@ var statedSamplers = []struct {
 	{"pinsage, two hops", PinSage{Neighbors: 5, Length: 3, Hops: 2, Walks: 20}},
 	{"ppr", PPR{Neighbors: 5}},
 	{"ppr, coarse", PPR{Neighbors: 5, Alpha: 0.5, Epsilon: 0.05}},
+	{"sequence", Sequence{Of: Neighbor{Fanouts: []int{3, 2}}, Length: 4}},
+	{"sequence of ppr", Sequence{Of: PPR{Epsilon: 0.05}, Length: 5, SeedFirst: true}},
 	{"full", Full{}},
 	{"clusters", Cluster{PerBatch: 2}},
 }
@@ -153,6 +155,8 @@ func changed(t *testing.T, v reflect.Value, name string, f func(name string)) {
 			}
 			at := int64(3)
 			field.Set(reflect.ValueOf(&at))
+		case reflect.Interface:
+			field.Set(reflect.ValueOf(PinSage{Neighbors: 3}))
 		default:
 			t.Fatalf("%s is a %v", name, field.Kind())
 		}
@@ -172,6 +176,7 @@ func TestEveryOptionOfASamplerIsInItsFingerprint(t *testing.T) {
 		Saint{Kind: SaintWalks, Budget: 4, Length: 3, Steps: 2, Coverage: 5}, Walk{Length: 4, PerSeed: 2},
 		Node2Vec{Length: 4, PerSeed: 2, P: 0.5, Q: 2}, PinSage{Neighbors: 5, Hops: 2, Walks: 3, Length: 3},
 		PPR{Neighbors: 5, Alpha: 0.5, Epsilon: 0.25}, Negatives{Ratio: 1, Strict: true, Tries: 3},
+		Sequence{Of: Neighbor{Fanouts: []int{3}}, Length: 4},
 	} {
 		v := reflect.New(reflect.TypeOf(s)).Elem()
 		v.Set(reflect.ValueOf(s))

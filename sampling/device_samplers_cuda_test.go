@@ -20,7 +20,7 @@ import (
 )
 
 // onlyOnTheCPU are the samplers of these tables that run on no device.
-var onlyOnTheCPU = []string{"full", "ppr", "ppr, coarse", "sequence, ppr"}
+var onlyOnTheCPU = []string{"full", "ppr", "ppr, coarse", "sequence of ppr", "sequence, ppr"}
 
 // refusedByAll is what neither graph takes.
 const refusedByAll = "per type, twice"

@@ -61,11 +61,11 @@ class _Longer:
             "num_nodes": np.array(sizes.nodes, np.int64), "real": np.array(batch._counts, np.int64)}
         self.dtypes = {**batch._dtypes(), "real": "int64"}
 
-    def fill(self, name: str, n: int, what: str, value: int = 0) -> None:
+    def fill(self, name: str, n: int, what: str) -> None:
         a = self.source.numpy(name)[0]
         if len(a) > n:
             raise ValueError(f"batch {self.batch.number} has {len(a)} {what}, the padded shape {n}")
-        out = np.full((n, *a.shape[1:]), value, a.dtype)
+        out = np.zeros((n, *a.shape[1:]), a.dtype)
         out[:len(a)] = a
         self.arrays[name] = out
 
@@ -101,10 +101,6 @@ class _Longer:
                 src, relation, dst = owner.split(":")
                 n = sizes.edges[int(layer)][schema.edge((src, relation, dst))]
                 self.fill(name, n, f"edges of type {owner} in layer {layer}")
-            elif name.startswith("sample/sequence"):
-                if len(sizes.seeds) > 1:
-                    raise ValueError("pad=: sequences are padded where there is one node type")
-                self.fill(name, sizes.seeds[0], "seeds", 0 if rest in ("sequence_age", "sequence_weight") else -1)
 
     def sequences(self) -> None:
         """Rows of tokens, node type by node type. Those of padding seeds have none."""

@@ -139,8 +139,23 @@ class Random(tgm.hooks.RandomNegativeEdgeSamplerHook):
         return batch
 
 
+class Historical(tgm.hooks.HistoricalNegativeEdgeSamplerHook):
+    """A target that each event's source had before the batch; TGM takes one for all events of a source."""
+
+    def _hist_sampling(self, dg, batch):
+        stream, count = stream_of(dg._storage._data, True), len(batch.edge_src)
+        edges = torch.stack([batch.edge_dst, batch.edge_src]).long()  # an edge leads to the event's source
+        neg = torch.full((count,), -1, dtype=batch.edge_dst.dtype)
+        with khop.Loader(stream.dataset, [0], sampler="temporal", edge_label_index=edges,
+                         edge_label_time=[stream.begin(dg)] * count, negatives="historical", negative_history="time",
+                         corrupt="source", batch_size=count, process="inside") as loader:
+            for found in loader:
+                neg[found.edge_label_group[count:]] = found.n_id[found.edge_label_index[0, count:]].to(neg.dtype)
+        return neg
+
+
 HOOKS = {"RecencyNeighborHook": Recency, "NeighborSamplerHook": Uniform,
-         "RandomNegativeEdgeSamplerHook": Random}
+         "RandomNegativeEdgeSamplerHook": Random, "HistoricalNegativeEdgeSamplerHook": Historical}
 for name, kind in HOOKS.items():
     kind.__name__ = name
     kind._cls_requires, kind._cls_produces = kind.__mro__[1]._cls_requires, kind.__mro__[1]._cls_produces

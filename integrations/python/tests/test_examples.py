@@ -12,7 +12,7 @@ from test_distributed import free_port
 
 EXAMPLES = sorted((ROOT / "examples" / "python").glob("*.py"))
 NEEDS = {"links": "torch_geometric", "nodes": "torch_geometric", "typed_hgt": "torch_geometric", "jax_nodes": "jax",
-         "temporal": "torch"}
+         "temporal": "torch", "windows": "torch", "transformer": "torch_geometric"}
 ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
@@ -33,11 +33,13 @@ def test_it_reaches_its_figure(program, example):
     run(sys.executable, example, env=ENV)
 
 
-def test_nodes_reaches_its_figure_on_cora(program):
-    pytest.importorskip("torch_geometric", reason="torch_geometric is not installed")
+@pytest.mark.parametrize("example, graph", [("nodes", "planetoid-cora"),
+                                            ("windows", "CollegeMsg-temporal/CollegeMsg.txt")])
+def test_it_reaches_its_figure_on_a_real_graph(program, example, graph):
+    pytest.importorskip(NEEDS[example], reason=f"{NEEDS[example]} is not installed")
     if not os.environ.get("KHOP_TESTDATA"):
         pytest.skip("KHOP_TESTDATA is not set: no real graphs")
-    run(sys.executable, ROOT / "examples/python/nodes.py", os.environ["KHOP_TESTDATA"] + "/planetoid-cora", env=ENV)
+    run(sys.executable, ROOT / f"examples/python/{example}.py", f"{os.environ['KHOP_TESTDATA']}/{graph}", env=ENV)
 
 
 @pytest.mark.parametrize("example, module", [("pyg_nodes", "torch_geometric"), ("dgl_nodes", "dgl")])

@@ -12,7 +12,7 @@ from test_distributed import free_port
 
 EXAMPLES = sorted((ROOT / "examples" / "python").glob("*.py"))
 NEEDS = {"links": "torch_geometric", "nodes": "torch_geometric", "typed_hgt": "torch_geometric", "jax_nodes": "jax",
-         "temporal": "torch", "windows": "torch", "transformer": "torch_geometric"}
+         "temporal": "torch", "windows": "torch", "transformer": "torch_geometric", "history": "torch"}
 ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
@@ -34,7 +34,8 @@ def test_it_reaches_its_figure(program, example):
 
 
 @pytest.mark.parametrize("example, graph", [("nodes", "planetoid-cora"),
-                                            ("windows", "CollegeMsg-temporal/CollegeMsg.txt")])
+                                            ("windows", "CollegeMsg-temporal/CollegeMsg.txt"),
+                                            ("history", "CollegeMsg-temporal/CollegeMsg.txt")])
 def test_it_reaches_its_figure_on_a_real_graph(program, example, graph):
     pytest.importorskip(NEEDS[example], reason=f"{NEEDS[example]} is not installed")
     if not os.environ.get("KHOP_TESTDATA"):

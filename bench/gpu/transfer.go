@@ -15,10 +15,10 @@ import (
 	"github.com/khop-gnn/khop/gather/cuda"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/meters"
-	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/internal/option/given"
+	"github.com/khop-gnn/khop/internal/samplers"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
-	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -174,12 +174,16 @@ func (t *transferring) prepareCPU() error {
 
 // loader opens one of batches of nodes alone, which the CPU makes.
 func (r *rig) loader(ds *formats.Dataset, fanouts string, batchSize int) (*loader.Loader, error) {
-	all, _, err := option.ParseFanouts(fanouts)
+	kind, err := samplers.Named("neighbor")
+	if err != nil {
+		return nil, err
+	}
+	sampler, err := kind.Make(given.Values{"fanouts": fanouts, "frontier": "all"})
 	if err != nil {
 		return nil, err
 	}
 	return loader.NewContext(r.ctx, ds, loader.Options{
-		Sampler:   sampling.Neighbor{Fanouts: all, Frontier: sampling.AllNodes},
+		Sampler:   sampler,
 		BatchSize: batchSize, Shuffle: true, Device: loader.DeviceOptions{Name: "cpu"},
 		Columns: loader.ColumnOptions{Nodes: []string{}, Seeds: []string{}}})
 }

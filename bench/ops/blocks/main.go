@@ -11,9 +11,9 @@ import (
 	"path/filepath"
 
 	"github.com/khop-gnn/khop/formats"
-	"github.com/khop-gnn/khop/internal/option"
+	"github.com/khop-gnn/khop/internal/option/given"
+	"github.com/khop-gnn/khop/internal/samplers"
 	"github.com/khop-gnn/khop/loader"
-	"github.com/khop-gnn/khop/sampling"
 )
 
 func main() {
@@ -35,11 +35,15 @@ func write(dataset, folder, fanouts string, size int) error {
 		return err
 	}
 	defer ds.Close()
-	all, _, err := option.ParseFanouts(fanouts)
+	kind, err := samplers.Named("neighbor")
 	if err != nil {
 		return err
 	}
-	ld, err := loader.New(ds, loader.Options{Sampler: sampling.Neighbor{Fanouts: all, Frontier: sampling.AllNodes},
+	sampler, err := kind.Make(given.Values{"fanouts": fanouts, "frontier": "all"})
+	if err != nil {
+		return err
+	}
+	ld, err := loader.New(ds, loader.Options{Sampler: sampler,
 		BatchSize: size, Shuffle: true,
 		Device: loader.DeviceOptions{Name: "cpu"}})
 	if err != nil {

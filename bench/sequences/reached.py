@@ -9,14 +9,15 @@ neighbours come from the CSC in memory, in torch. Contestants take the same seed
 nodes, -1 behind the end, are the result. Without --gigl it does without GiGL.
 
 hops, 1,024 seeds, fan-outs [10, 10], L = 64:
-    khop sequence      khop.Sampler with sequence=L, whose batch has rows [seeds, L]
+    khop sequence      khop.Sampler with sequence=L, whose batch has rows [seeds, L]: by one thread
+    khop loader        the same as an epoch of khop.Loader over the seeds of a round
     khop trees         khop.Sampler, disjoint: nodes of trees, scattered in torch
     pyg-lib            neighbor_sample, disjoint: the same
     GiGL               pyg-lib's sample of all seeds together, then GiGL's k-hop reachability: L of the smallest ids
     GiGL by hops       the same by hops until a row is full, as pull request 759 says, in torch (nothing of it copied)
 
 ppr, 1,024 seeds, L = 50, and GiGL's alpha of 0.5 and epsilon of 1e-4 unless given:
-    khop sequence, khop blocks     the sampler ppr, with rows and with blocks, scattered in torch
+    khop sequence, khop loader, khop blocks     the sampler ppr, with rows, and with blocks, scattered in torch
     GiGL               its kernel, neighbours from the CSC, its layout of edges; the same law of nodes and scores
     GiGL topped up     with its default, which fills rows with nodes that have a residual only
 """
@@ -92,6 +93,21 @@ def gigl_kernel(gigl):
                               extra_cflags=["-O3", "-std=c++17"])  # as its CMakeLists.txt
 
 
+class Epoch:
+    """An epoch of khop.Loader for each round. It begins with the first batch."""
+
+    def __init__(self, graph, args, **options):
+        self.how = dict(options, batch_size=SEEDS, workers=args.threads, sequence=args.length, process="inside")
+        self.dataset = graph.dataset
+
+    def begin(self, batches):
+        self.epoch, self.loader = None, khop.Loader(self.dataset, input_nodes=torch.cat(batches), **self.how)
+
+    def __call__(self, seeds):
+        self.epoch = self.epoch or iter(self.loader)
+        return next(self.epoch).sequences.ids
+
+
 # --- hops ---
 
 FANOUTS = [10, 10]
@@ -101,6 +117,10 @@ def khop_rows(graph, args):
     sampler = khop.Sampler(graph.dataset, fanouts=FANOUTS, batch_size=SEEDS, workers=args.threads, sequence=args.length,
                            seed_first=True)
     return lambda seeds: sampler.sample(seeds).sequences.ids
+
+
+def khop_epoch(graph, args):
+    return Epoch(graph, args, fanouts=FANOUTS, seed_first=True)
 
 
 def khop_trees(graph, args):
@@ -179,6 +199,10 @@ def khop_ppr(graph, args):
     return lambda seeds: sampler.sample(seeds).sequences.ids
 
 
+def khop_ppr_epoch(graph, args):
+    return Epoch(graph, args, sampler="ppr", alpha=args.alpha, epsilon=args.epsilon)
+
+
 def khop_blocks(graph, args):
     sampler = khop.Sampler(graph.dataset, sampler="ppr", alpha=args.alpha, epsilon=args.epsilon, batch_size=SEEDS,
                            workers=args.threads, neighbors=args.length)
@@ -215,9 +239,9 @@ def gigl_ppr(graph, args, top_up=False):
 
 
 CONTESTS = {
-    "hops": {"khop sequence": khop_rows, "khop trees": khop_trees, "pyg-lib": pyg_trees, "GiGL": gigl_hops,
-             "GiGL by hops": gigl_by_hops},
-    "ppr": {"khop sequence": khop_ppr, "khop blocks": khop_blocks, "GiGL": gigl_ppr,
+    "hops": {"khop sequence": khop_rows, "khop loader": khop_epoch, "khop trees": khop_trees, "pyg-lib": pyg_trees,
+             "GiGL": gigl_hops, "GiGL by hops": gigl_by_hops},
+    "ppr": {"khop sequence": khop_ppr, "khop loader": khop_ppr_epoch, "khop blocks": khop_blocks, "GiGL": gigl_ppr,
             "GiGL topped up": lambda graph, args: gigl_ppr(graph, args, True)},
 }
 
@@ -246,6 +270,8 @@ def main():
     for _ in range(args.rounds + 1):
         batches = [torch.randperm(graph.nodes, generator=draw)[:SEEDS] for _ in range(args.batches)]
         for name, batch in ways.items():
+            if isinstance(batch, Epoch):
+                batch.begin(batches)
             begin, work = time.perf_counter(), time.process_time()
             for seeds in batches:
                 last[name] = batch(seeds)

@@ -15,7 +15,7 @@ import (
 
 // onDevice samples as a loader does on a device; ok is false for samplers that do not run there.
 func (c *badInput) onDevice(t *testing.T, d *deviceUnderTest) (out *graph.Sample, ok bool, err error) {
-	s, ok := c.sampler.(DeviceSampler)
+	s, ok := runsOnDevices(c.sampler)
 	if !ok {
 		return nil, false, nil
 	}

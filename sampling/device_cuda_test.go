@@ -130,6 +130,18 @@ func (d *deviceUnderTest) openVariants(n DeviceSampler, g *graph.Graph, blocks i
 	return d.openSome(n, g, blocks, []string{"as opened", "hash", "small", "small hash", "int64", "int64 hash"})
 }
 
+// runsOnDevices returns a sampler as one of devices, unless it or what it makes sequences of runs on the CPU alone.
+func runsOnDevices(s Sampler) (on DeviceSampler, ok bool) {
+	of := s
+	if k, is := s.(Sequence); is {
+		of = k.Of
+	}
+	if _, ok = of.(DeviceSampler); ok {
+		on = s.(DeviceSampler)
+	}
+	return on, ok
+}
+
 // noPositions reports whether a sampler's edges have no positions.
 func noPositions(s Sampler) bool {
 	switch s.(type) {

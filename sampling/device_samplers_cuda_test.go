@@ -32,10 +32,7 @@ func TestSamplersMakeOnADeviceWhatTheyMakeOnTheCPU(t *testing.T) {
 	both := []*graph.Graph{steadyGraph(t), typedGraph(t)}
 	refused := []string(nil)
 	for i, name := range slices.Sorted(maps.Keys(all)) {
-		s, ok := all[name].(DeviceSampler)
-		if k, is := all[name].(Sequence); is {
-			_, ok = k.Of.(DeviceSampler)
-		}
+		s, ok := runsOnDevices(all[name])
 		if !ok {
 			refused = append(refused, name)
 			continue

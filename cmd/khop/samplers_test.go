@@ -18,6 +18,8 @@ func TestAFlagOfAnotherSamplerIsRefused(t *testing.T) {
 			code == exitUsage && strings.Contains(stderr, want) && strings.Contains(stderr, "hgt takes: --layer-nodes"),
 			"%s: status %d, %s", command, code, stderr)
 	}
+	_, stderr, code := khop(t, "sample", data, "--sampler", "ppr", "--neighbors", "3", "--sequence", "5")
+	expect.That(t, code == exitUsage && strings.Contains(stderr, "--neighbors is 3: a sequence has as many"), "%s", stderr)
 	help := must(t, "sample", "--help")
 	words := strings.Join(strings.Fields(help), " ")
 	if !strings.Contains(words, "Sample with replacement. For neighbor, temporal, shadow.") ||

@@ -142,7 +142,13 @@ func (k *Kind) OnDevice() bool {
 
 // Make returns the sampler with the given options, and others at their defaults.
 func (k *Kind) Make(said given.Values) (sampling.Sampler, error) {
-	return k.with(func(options any, of []option.Option) error { return given.Apply(options, of, said) })
+	s, err := k.with(func(options any, of []option.Option) error { return given.Apply(options, of, said) })
+	rows, is := s.(sampling.Sequence)
+	if n := said.Text("neighbors"); err == nil && is && n != "" && n != fmt.Sprint(rows.Length) {
+		err = option.Wrong("neighbors", " is %s: a sequence has as many as %s says, %d: leave one out", n,
+			option.NameOf(rows, "Length"), rows.Length)
+	}
+	return s, err
 }
 
 // Take returns the sampler with its options of a JSON object, which it takes out of that, and others at zero.

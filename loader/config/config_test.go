@@ -183,6 +183,14 @@ func TestDrawnOptionsArePrintedAndReadBack(t *testing.T) {
 			of := sampling.Sequence{Of: o.Sampler}
 			drawOptions(t, r, &of, rows)
 			of.Length = 1 + r.IntN(9)
+			switch s := of.Of.(type) { // doors refuse another number
+			case sampling.PPR:
+				s.Neighbors = of.Length
+				of.Of = s
+			case sampling.PinSage:
+				s.Neighbors = of.Length
+				of.Of = s
+			}
 			o.Sampler = of
 		}
 		drawOptions(t, r, &o, given.Of(o))

@@ -19,7 +19,8 @@ func TestAFlagOfAnotherSamplerIsRefused(t *testing.T) {
 			"%s: status %d, %s", command, code, stderr)
 	}
 	_, stderr, code := khop(t, "sample", data, "--sampler", "ppr", "--neighbors", "3", "--sequence", "5")
-	expect.That(t, code == exitUsage && strings.Contains(stderr, "--neighbors is 3: a sequence has as many"), "%s", stderr)
+	want := "--neighbors is 3: a sequence has as many"
+	expect.That(t, code == exitUsage && strings.Contains(stderr, want), "%s", stderr)
 	help := must(t, "sample", "--help")
 	words := strings.Join(strings.Fields(help), " ")
 	if !strings.Contains(words, "Sample with replacement. For neighbor, temporal, shadow.") ||

@@ -115,20 +115,8 @@ func (p *choosePicker[V]) lookAtTimes() {
 	f.groups.nodes, f.groups.asOf = p.values.nodes, p.opt.Time.AsOf
 	p.a.own(&f.groups.timeMem, &f.groups.cellMem, &f.groups.slotMem)
 	if p.opt.Time.Chain {
-		f.groups.step = p.step
+		f.groups.step = p.values.step
 	}
-}
-
-// step returns the time as of which the source of an edge is looked at: see Temporal.Chain.
-func (p *choosePicker[V]) step(pos, source int64, srcType int, asOf int64) int64 {
-	v := &p.values
-	switch {
-	case v.times.valid():
-		return v.times.at(pos)
-	case v.nodes[srcType].valid():
-		return v.nodes[srcType].at(source)
-	}
-	return asOf
 }
 
 // chooseBytes is the memory of a choosePicker beyond the assembly: the picks of a stage, and the candidates or draws of

@@ -30,6 +30,18 @@ func (v *edgeValues) sourcesAscend(et *graph.EdgeType) bool {
 	return v.ascend != nil && v.ascend[et.Src] && et.Order == graph.BySource
 }
 
+// step returns the time of a step over an edge, given its position, the source's own id and type, and the time as of
+// which the destination is looked at.
+func (v *edgeValues) step(pos, source int64, srcType int, asOf int64) int64 {
+	switch {
+	case v.times.valid():
+		return v.times.at(pos)
+	case v.nodes[srcType].valid():
+		return v.nodes[srcType].at(source)
+	}
+	return asOf
+}
+
 // chooses reports whether the edges of a destination are not all alike, or their number matters: then choosePicker
 // picks.
 func (n Neighbor) chooses() bool {

@@ -298,13 +298,7 @@ func (w *sequenceWorker[V]) expand(seed, from reached) {
 // timeOf returns the time of the step from a node over an edge, whose source is a fused id.
 func (w *sequenceWorker[V]) timeOf(e int, position int64, source V, from reached) int64 {
 	src := w.schema.Edges[e].Src
-	switch v := &w.values; {
-	case v.times.valid():
-		return v.times.at(position)
-	case v.nodes[src].valid():
-		return v.nodes[src].at(int64(source - w.lists[src].offset))
-	}
-	return w.found[from.typ].times[from.local]
+	return w.values.step(position, int64(source-w.lists[src].offset), src, w.found[from.typ].times[from.local])
 }
 
 // tokenRow is the row at hand, in the arrays of a sample; those that it does not have are nil.

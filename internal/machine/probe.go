@@ -136,7 +136,7 @@ func hardware(root fs.FS) Machine {
 func refresh(root fs.FS, of Machine) *Machine {
 	m := &of
 	m.Threads, m.LockLimit = threads(), lockLimit()
-	info := keyed(root, "proc/meminfo")
+	info := Keyed(root, "proc/meminfo")
 	m.MemoryTotal, m.MemoryAvailable = info["MemTotal"], info["MemAvailable"]
 	m.MemoryLimit, m.MemoryInGroup = memoryLimit(root)
 	m.Workers = workers(m.Threads, m.CPUQuota)
@@ -160,8 +160,8 @@ func number(s string) int64 {
 	return n
 }
 
-// keyed reads lines such as "MemTotal: 123 kB" as bytes.
-func keyed(root fs.FS, name string) map[string]int64 {
+// Keyed reads lines of a file such as "MemTotal: 123 kB" as bytes; none of a file that cannot be read.
+func Keyed(root fs.FS, name string) map[string]int64 {
 	m := make(map[string]int64)
 	for line := range strings.Lines(text(root, name)) {
 		key, value, _ := strings.Cut(line, ":")

@@ -8,7 +8,8 @@ import (
 	"os"
 	"runtime"
 	"strconv"
-	"strings"
+
+	"github.com/khop-gnn/khop/internal/machine"
 )
 
 // Usage is the memory that a process holds.
@@ -25,14 +26,7 @@ func Read() (Usage, error) { return read(os.DirFS("/"), "self") }
 func Of(pid int) (Usage, error) { return read(os.DirFS("/"), strconv.Itoa(pid)) }
 
 func read(root fs.FS, process string) (Usage, error) {
-	s := map[string]int64{}
-	text, _ := fs.ReadFile(root, "proc/"+process+"/status")
-	for line := range strings.Lines(string(text)) { // VmHWM: 123 kB
-		if name, value, _ := strings.Cut(line, ":"); strings.HasSuffix(value, " kB\n") {
-			n, _ := strconv.ParseUint(strings.TrimSpace(value[:len(value)-3]), 10, 53)
-			s[name] = int64(n) << 10
-		}
-	}
+	s := machine.Keyed(root, "proc/"+process+"/status")
 	if _, ok := s["RssAnon"]; !ok {
 		return Usage{}, fmt.Errorf("memory in use: %w on %s", errors.ErrUnsupported, runtime.GOOS)
 	}

@@ -1,6 +1,6 @@
 // Package gpu measures a CUDA device: its bus, row gather over it, and what loading by it saves. The program in the
-// folder gpubench runs it, and is part of the bundle that "make gpu-bundle" writes; docs/gpu-bundle.md says what each
-// phase measures, and README.md what each figure is.
+// folder gpubench runs it, and is part of the bundle that "make gpu-bundle" writes; docs/gpu-bundle.md says how to
+// run it, and README.md what each phase measures and what each figure is.
 //
 // # Basics
 //

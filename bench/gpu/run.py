@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures khop on this machine's GPU: docs/gpu-bundle.md says what each phase shows.
+"""Measures khop on this machine's GPU: bench/gpu/README.md says what each phase shows.
 
     ./run                     all phases, what is worth most first
     ./run gather transfer     some: machine (a), gather (b), sampling (c), transfer (d), training (e), ops (f)

@@ -159,14 +159,13 @@ def test_blocks_that_are_not_followed_are_known():
     left = collections.Counter(title for page in PAGES for _, title, _ in blocks(page)
                                if title.startswith(("needs ", "part of ")))
     assert left == {
-        "needs DuckDB and a database": 1,
         "needs RelBench": 3,
         "needs Spark and Ray": 1,
         "needs a checkout of khop": 12,
         "needs a checkout of khop and a GPU": 3,
         "needs a release": 2,
         "needs a server": 1,
-        "needs a store": 4,
+        "needs a store": 3,
         "needs several machines": 1,
         "needs tables of yours": 1,
         "part of a program": 7}

@@ -162,7 +162,7 @@ def test_blocks_that_are_not_followed_are_known():
         "needs RelBench": 3,
         "needs Spark and Ray": 1,
         "needs a checkout of khop": 12,
-        "needs a checkout of khop and a GPU": 3,
+        "needs a checkout of khop and a GPU": 2,
         "needs a release": 2,
         "needs a server": 1,
         "needs a store": 3,

@@ -20,7 +20,7 @@ PAGES = [ROOT / "README.md", ROOT / "integrations/python/README.md", *sorted((RO
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```', re.M | re.S)
 SHOWN = ("text", "json", "error")  # what is not to be copied
 NEEDS = {"start/pyg": "torch_geometric", "start/scipy": "scipy", "start/tables": "polars", "start/graphdb": "duckdb",
-         "sparse": "torch", "python": "torch_geometric", "migrating": "torch_geometric", "embed": "torch_geometric",
+         "sparse": "torch", "python": "torch_geometric", "embed": "torch_geometric",
          "database": "torch"}
 
 

@@ -159,7 +159,9 @@ func (r *run) fixed(s *Step, way string) (bytes int64) {
 		bytes += 2 * 4 * rows * int64(t.Width)
 	}
 	for _, t := range s.Own {
-		bytes += rows * (3*t.rowBytes() + 4*int64(t.Width))
+		if bytes += rows * 4 * int64(t.Width); way != Window { // where they pass by with the others
+			bytes += rows * 3 * t.rowBytes()
+		}
 	}
 	for i := range s.Sums {
 		rel := &s.Sums[i]
@@ -170,8 +172,8 @@ func (r *run) fixed(s *Step, way string) (bytes int64) {
 			bytes += 5 * r.blockBytes()
 		}
 		if way == Window {
-			tables, _, width := s.windowTables()
-			bytes += 5*r.blockBytes()*int64(len(tables)) + rows*4*(width+int64(rel.Table.Width))
+			tables, _, _ := s.windowTables()
+			bytes += 5*r.blockBytes()*int64(len(tables)) + rows*4*int64(rel.Table.Width)
 		}
 	}
 	return bytes + 1<<20

@@ -52,9 +52,9 @@ func (s *Step) windowed(r *run, of nodes) bool {
 	return rel.Reduce != Attend && e.Src == e.Dst
 }
 
-// windowUnit is how many nodes' rows a window writes at once: those of a page, at most a group.
+// windowUnit is how many nodes' rows a window writes at once: those of a page, where they are wide.
 func (s *Step) windowUnit() int64 {
-	unit := int64(group)
+	unit := int64(8)
 	for _, t := range s.To {
 		for unit > 1 && unit*t.rowBytes() > pageBytes {
 			unit /= 2

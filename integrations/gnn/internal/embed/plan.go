@@ -20,6 +20,7 @@ const (
 	Resident = "resident"
 	Sweeps   = "sweeps"
 	Window   = "window"
+	Hubs     = "hubs"
 	Gather   = "gather"
 )
 
@@ -51,6 +52,7 @@ type StepReport struct {
 	cache   int64   // bytes of caches of rows
 	asks    int64   // rows of a table that are known ahead
 	missing int64   // bytes of tables that are to be in memory, and are not in the page cache
+	hubs    *hubsPlan
 }
 
 // Choice is what another limit of memory would come to.
@@ -113,7 +115,7 @@ const mostChoices = 12
 func (r *run) bytesOf(s *Step, way string) (node, edge int64) {
 	for i := range s.Sums {
 		rel := &s.Sums[i]
-		passing := way == Sweeps || way == Window // whose sums are counted apart
+		passing := way == Sweeps || way == Window || way == Hubs // whose sums are counted apart
 		if !passing {
 			node += 4 * int64(rel.Table.Width)
 		}
@@ -168,16 +170,25 @@ func (r *run) fixed(s *Step, way string) (bytes int64) {
 		if rel.Reduce.normed() {
 			bytes += 4 * rel.Table.Rows
 		}
-		if way == Sweeps {
+		if way == Sweeps || way == Hubs {
 			bytes += 5 * r.blockBytes()
+		}
+		if way == Hubs {
+			bytes += 4*rows*int64(rel.Table.Width) + 2*spillBuffer + 2*hugePage
+			if rel.Loops {
+				bytes += rows * (3*rel.Table.rowBytes() + 4*int64(rel.Table.Width))
+			}
 		}
 		if way == Window {
 			tables, _, _ := s.windowTables()
-			bytes += 5*r.blockBytes()*int64(len(tables)) + rows*4*int64(rel.Table.Width)
+			bytes += 5*r.blockBytes()*int64(len(tables)) + rows*4*int64(rel.Table.Width) + hugePage
 		}
 	}
 	return bytes + 1<<20
 }
+
+// hugePage is what memory is rounded up to, where there is much of it.
+const hugePage = 2 << 20
 
 // nearBytes returns what the tables of a step's sums take in memory.
 func (r *run) nearBytes(s *Step) (bytes int64) {
@@ -244,8 +255,9 @@ func (r *run) plan() error {
 			held += size
 			now.Plan.Seconds += float64(size) * r.rates.fresh
 		} else {
-			now.Plan.Written = now.Nodes * rowBytes(s.To)
-			now.Plan.Seconds += float64(now.Plan.Written) / r.rates.Write
+			written := now.Nodes * rowBytes(s.To)
+			now.Plan.Written += written
+			now.Plan.Seconds += float64(written) / r.rates.Write
 			now.Plan.Seconds *= 1 + r.rates.note
 			now.Plan.Seconds += r.rates.note * float64(1+len(s.To))
 		}
@@ -283,7 +295,10 @@ func (r *run) planStep(now *StepReport, s *Step, of nodes, memory int64) (err er
 	if r.opt.Way == Window && s.windowed(r, of) {
 		return r.planWindow(now, s, of, memory)
 	}
-	if err = r.planSweeps(now, s, of, memory); r.opt.Way == Sweeps || r.opt.Way == Window {
+	if r.opt.Way == Hubs && s.hubbed(r, of) {
+		return r.planHubs(now, s, of, memory)
+	}
+	if err = r.planSweeps(now, s, of, memory); slices.Contains([]string{Sweeps, Window, Hubs}, r.opt.Way) {
 		return err
 	}
 	try := func(plan func(other *StepReport, most float64) error) {
@@ -298,6 +313,9 @@ func (r *run) planStep(now *StepReport, s *Step, of nodes, memory int64) (err er
 	}
 	if s.windowed(r, of) {
 		try(func(other *StepReport, _ float64) error { return r.planWindow(other, s, of, memory) })
+	}
+	if s.hubbed(r, of) {
+		try(func(other *StepReport, _ float64) error { return r.planHubs(other, s, of, memory) })
 	}
 	if !r.only {
 		try(func(other *StepReport, most float64) error {

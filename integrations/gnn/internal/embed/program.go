@@ -72,10 +72,10 @@ func (s *Step) applyRows() int64 {
 	for _, t := range slices.Concat(s.reads(), s.To) {
 		width = max(width, t.Width)
 	}
-	return cmp.Or(int64(s.Rows), min(max(int64(applyBytes/4/width), 256), 4096))
+	return cmp.Or(int64(s.Rows), min(max(int64(applyBytes/4/width), 64), 4096))
 }
 
-const applyBytes = 2 << 20
+var applyBytes = 2 << 20
 
 // Block is some nodes of a step: rows of its Own tables and sums, and of those that Apply writes, as float32.
 type Block struct {

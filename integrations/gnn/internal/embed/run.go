@@ -52,7 +52,8 @@ type run struct {
 	wide      map[*Table][]float32 // see whole
 	degrees   map[string]*degrees  // by name of their memory
 	surveys   map[surveyKey]*survey
-	of        []nodes // of each step
+	classed   map[int]*degreesSurvey // by type of edges, of all nodes
+	of        []nodes                // of each step
 	journal   *journal
 	left      [][2]int64     // numbers of nodes whose rows the step in hand is to make
 	hashes    []*xxh3.Hasher // of the rows that are not noted, by table
@@ -88,7 +89,8 @@ func open(ctx context.Context, p *Program, opt Options, planning bool) (*run, er
 		opt.Memory = machine.Probe().Room() / 4
 	}
 	r := &run{ctx: ctx, p: p, opt: opt, rooms: map[string]*pinned.Buffer{}, wide: map[*Table][]float32{},
-		degrees: map[string]*degrees{}, surveys: map[surveyKey]*survey{}, indexMissing: -1, planning: planning}
+		degrees: map[string]*degrees{}, surveys: map[surveyKey]*survey{},
+		classed: map[int]*degreesSurvey{}, indexMissing: -1, planning: planning}
 	if err := p.check(); err != nil {
 		return nil, err
 	}
@@ -208,8 +210,11 @@ func (r *run) step(k int, s *Step) error {
 		}
 	}
 	r.left = gaps(r.journal.done[k], of.count)
-	if r.now.Way == Window {
+	switch r.now.Way {
+	case Window:
 		return errors.Join(r.window(k, s), r.free())
+	case Hubs:
+		return errors.Join(r.hubs(k, s, of), r.free())
 	}
 	spans := r.left
 	if n := len(spans); r.now.Way == Sweeps && n > 1 { // each would be a sweep of its own

@@ -157,7 +157,7 @@ func (s *sweeping) open(n int64) (err error) {
 		return err
 	}
 	if s.asTheyLie(s.rel, s.of) {
-		s.now.Did.Read += 8*n + (s.l.start[n]-s.l.start[0])*s.p.Graph.Indices().DType().Size()
+		s.now.Did.Read += s.passedBytes(0, n)
 	}
 	if s.rel.Reduce.normed() {
 		if s.norms, err = s.degreesOf(s.rel); err != nil {
@@ -165,6 +165,11 @@ func (s *sweeping) open(n int64) (err error) {
 		}
 	}
 	return s.begin()
+}
+
+// passedBytes returns the bytes of the edges of some nodes of the range, in files.
+func (s *sweeping) passedBytes(lo, hi int64) int64 {
+	return 8*(hi-lo) + (s.l.start[hi]-s.l.start[lo])*s.p.Graph.Indices().DType().Size()
 }
 
 // places gives each of n nodes that sums any rows a place among the sums, and returns how many there are.
@@ -209,7 +214,8 @@ type sweeping struct {
 
 	first, end int64 // of the rows at hand
 	rows       [][]float32
-	window     *window // nil: none
+	window     *window // that the sums are of, or hubs; nil: none
+	hubs       *hubs
 }
 
 // group is how many nodes have one number that tells whether some of them have an edge to the rows at hand: to few
@@ -306,7 +312,12 @@ func addRows[I int32 | int64](s *sweeping, sources, ahead, least []I, lo, hi int
 
 // edge adds a row at hand, of source j, to the sums of node i.
 func (s *sweeping) edge(i, j, at int64, first bool) {
-	y, x := s.y.row(i), s.rows[0][at*s.width:(at+1)*s.width]
+	x := s.rows[0][at*s.width : (at+1)*s.width]
+	if s.hubs != nil && s.y.place[i] < 0 {
+		s.hubs.put(i, j, x)
+		return
+	}
+	y := s.y.row(i)
 	if s.rel.Reduce != Attend {
 		s.weigh(y, x, i, j, first)
 		return

@@ -128,8 +128,8 @@ func gaps(done []record, n int64) (left [][2]int64) {
 	return left
 }
 
-// hash adds rows of table number to the hashes of those that are not noted. In a window nodes are not in order: rows that
-// follow each other have a record.
+// hash adds rows of table number to the hashes of those that are not noted. In a window nodes are not in order: rows
+// that follow each other have a record.
 func (r *run) hash(number int, node, count int64, raw []byte) {
 	if r.now.Way != Window {
 		_, _ = r.hashes[number].Write(raw)

@@ -66,7 +66,8 @@ func (r *run) planSweeps(now *StepReport, s *Step, of nodes, memory int64) error
 			looks += r.looks(rel, rows, one[1]-one[0], float64(now.edges[i])/float64(len(ranges)))
 		}
 		read, widen := r.passing(rel.tables(), passed)
-		now.Plan.Read, reading, computing = now.Plan.Read+read, reading+float64(read)/r.rates.Read, computing+widen+looks
+		now.Plan.Read, reading = now.Plan.Read+read, reading+float64(read)/r.rates.Read
+		computing += widen + looks
 		if rel.Loops {
 			read, widen = r.passing(rel.tables(), now.Nodes)
 			now.Plan.Read, reading = now.Plan.Read+read, reading+float64(read)/r.rates.Read
@@ -87,7 +88,7 @@ func (r *run) passing(tables []*Table, rows int64) (read int64, seconds float64)
 	return read, seconds
 }
 
-// looks returns the seconds in which blocks of so many rows look at nodes, which have this number of edges.
+// looks returns the seconds in which the blocks of some rows look at nodes, which have this number of edges.
 func (r *run) looks(rel *Relation, rows, nodes int64, edges float64) float64 {
 	blocks := float64(rows/r.blockRows(rel.tables()) + 1)
 	return blocks * lookedAt(float64(nodes), edges/blocks) * r.rates.looks[rel]

@@ -78,8 +78,8 @@ func passesProgram(r *rand.Rand, g *graph.Graph, reduce Reduce, width int) *Prog
 }
 
 // TestPassesOverRowsMakeTheSameBytes of drawn graphs and steps in drawn memories: in sweeps, in windows and with hubs,
-// stopped on the way and taken up in another way. They read and write what was planned, to the byte. KHOP_DRAWS says how
-// many are drawn.
+// stopped on the way and taken up in another way. They read and write what was planned, to the byte. KHOP_DRAWS says
+// how many are drawn.
 func TestPassesOverRowsMakeTheSameBytes(t *testing.T) {
 	seed := expect.Seed(t)
 	defer func(apply int, spill int64) { applyBytes, spillBuffer = apply, spill }(applyBytes, spillBuffer)
@@ -105,7 +105,8 @@ func TestPassesOverRowsMakeTheSameBytes(t *testing.T) {
 			var report *Report
 			var err error
 			for opt.Memory = 3 << 20; report == nil; opt.Memory += opt.Memory / 8 {
-				if report, err = run(t.Context(), opt); err != nil && (report != nil || !errors.Is(err, pinned.ErrLimit)) {
+				report, err = run(t.Context(), opt)
+				if err != nil && (report != nil || !errors.Is(err, pinned.ErrLimit)) {
 					t.Fatalf("draw %d, %s: %v", n, way, err)
 				}
 			}

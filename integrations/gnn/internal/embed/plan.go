@@ -370,7 +370,7 @@ func (now *StepReport) edgeCount() (n int64) {
 
 // indexBytes returns the bytes of the edges that a step reads.
 func (r *run) indexBytes(now *StepReport) int64 {
-	return now.edgeCount()*r.p.Graph.Indices().DType().Size() + 8*now.Nodes
+	return now.edgeCount()*r.p.Graph.Indices().DType().Size() + 8*now.Nodes*int64(len(now.edges))
 }
 
 // indexSeconds returns how long the disk reads these: of those in the page cache none.

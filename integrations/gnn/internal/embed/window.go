@@ -10,8 +10,8 @@ import (
 
 // window makes rows of a step while the rows of all sources pass by, once for each of a few ranges of nodes: sums begin
 // with their first row and end with the last, and so do copies of the nodes' own rows. Nodes whose sources have numbers
-// near their own are done soon, so that what is held is few rows. Rows are written unit by unit, whole pages of a file
-// where they are wide.
+// near their own are done soon, and few rows are in memory at a time. Rows are written unit by unit, whole pages of a
+// file where they are wide.
 type window struct {
 	sweeping
 	step   *Step

@@ -62,7 +62,7 @@ func (f *interrupted) program(t testing.TB) *embed.Program {
 
 // options are a few ranges a step, each of which is noted when it is finished.
 func (f *interrupted) options() embed.Options {
-	return embed.Options{Folder: f.folder, Way: embed.Sweeps, Memory: 4600 << 10, Files: true, SaveEvery: 1, Workers: 1}
+	return embed.Options{Folder: f.folder, Way: embed.Sweeps, Memory: 4400 << 10, Files: true, SaveEvery: 1, Workers: 1}
 }
 
 // goesOn runs again after an error, which must have said nodes and a remedy. It returns how many bytes were noted.

@@ -50,6 +50,9 @@ var ways = []embed.Options{
 	{Way: embed.Resident, Memory: 1 << 30, Files: true, Workers: 3},
 	{Way: embed.Sweeps, Memory: 1 << 30, Workers: 3},
 	{Way: embed.Sweeps, Memory: 8 << 20, Files: true, Workers: 1},
+	{Way: embed.Window, Memory: 16 << 20, Files: true, Workers: 3},
+	{Way: embed.Window, Memory: 1 << 30},
+	{Way: embed.Hubs, Memory: 32 << 20, Files: true, Workers: 3},
 	{Way: embed.Gather, Memory: 1 << 30, Files: true},
 	{Way: embed.Gather, Memory: 32 << 20, Files: true, Workers: 3},
 }

@@ -161,13 +161,15 @@ func (r *run) links(rel *Relation, of nodes, lo, hi int64, loops bool) (*links, 
 	}
 	l := &links{start: start}
 	start[0] = 0
-	defer func() { r.now.Did.Read += 8*n + start[n]*r.p.Graph.Indices().DType().Size() }()
+	read := 8 * n
+	defer func() { r.now.Did.Read += read }()
 	if of.list == nil && !loops && !rel.Once && t.views(rel.Edges) {
 		indptr := t.indptr[t.g.Offset(t.g.Schema().Edges[rel.Edges].Dst)+lo:]
 		base := indptr[0]
 		for i := range n {
 			start[i+1] = indptr[i+1] - base
 		}
+		read += start[n] * r.p.Graph.Indices().DType().Size()
 		if t.narrow != nil {
 			l.narrow = t.narrow[base:indptr[n]]
 		} else {
@@ -178,6 +180,7 @@ func (r *run) links(rel *Relation, of nodes, lo, hi int64, loops bool) (*links, 
 	for i := range n {
 		from, to := t.between(rel.Edges, of.at(lo+i))
 		start[i+1] = start[i] + to - from
+		read += (to - from) * r.p.Graph.Indices().DType().Size()
 		if loops {
 			start[i+1]++ // at most
 		}

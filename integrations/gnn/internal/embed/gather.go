@@ -73,8 +73,12 @@ func (r *run) gatherSpan(k int, s *Step, of nodes, span [2]int64) (err error) {
 		}
 	}
 	for n, one := range ranges {
-		if err := r.rangeOf(k, s, of, one[0], one[1], func(i int, y []float32, at state) error {
-			return all[i].sum(n, y, at)
+		if err := r.rangeOf(k, s, of, one[0], one[1], func(i int, at state) (summed, error) {
+			y, err := r.sumsRoom(i, &s.Sums[i], one[1]-one[0])
+			if err != nil {
+				return y, err
+			}
+			return y, all[i].sum(n, y.rows, at)
 		}); err != nil {
 			return fmt.Errorf("nodes %d to %d: %w", of.at(one[0]), of.at(one[1]-1), err)
 		}

@@ -91,11 +91,15 @@ func (j *journal) read(want journalHead) error {
 	return err
 }
 
-// add writes a line, and waits until it is on the disk.
-func (j *journal) add(v any) error {
-	line, err := json.Marshal(v)
+// add writes a line for each value, and waits until they are on the disk.
+func (j *journal) add(values ...any) error {
+	var text bytes.Buffer
+	to, err := json.NewEncoder(&text), error(nil)
+	for _, v := range values {
+		err = errors.Join(err, to.Encode(v))
+	}
 	if err == nil {
-		_, err = j.file.Write(append(line, '\n'))
+		_, err = j.file.Write(text.Bytes())
 	}
 	if err == nil {
 		err = j.file.Sync()
@@ -124,24 +128,51 @@ func gaps(done []record, n int64) (left [][2]int64) {
 	return left
 }
 
-// finished notes that the rows of nodes up to a number were written.
-func (r *run) finished(k int, s *Step, hi int64) error {
-	one := record{Step: k, Lo: r.from, Hi: hi}
-	if one.Lo == hi {
+// hash adds rows of table number to the hashes of those that are not noted. In a window nodes are not in order: rows
+// that follow each other have a record.
+func (r *run) hash(number int, node, count int64, raw []byte) {
+	if r.now.Way != Window {
+		_, _ = r.hashes[number].Write(raw)
+		return
+	}
+	if number == 0 {
+		r.scattered = append(r.scattered, record{Lo: node, Hi: node + count})
+	}
+	at := len(r.scattered) - 1
+	for ; r.scattered[at].Lo != node; at-- { // one of the last, which are of the same nodes
+	}
+	r.scattered[at].Sums = append(r.scattered[at].Sums, sumText(xxh3.Hash(raw)))
+}
+
+// finished notes that the rows of all nodes since the last note were written.
+func (r *run) finished(k int, s *Step) error {
+	all := r.scattered
+	if r.from < r.to {
+		one := record{Lo: r.from, Hi: r.to}
+		for _, h := range r.hashes {
+			one.Sums = append(one.Sums, sumText(h.Sum64()))
+		}
+		all = append(all, one)
+	}
+	if len(all) == 0 {
 		return nil
 	}
-	for i, t := range s.To {
+	lines := make([]any, len(all))
+	for i := range all {
+		all[i].Step = k
+		lines[i] = all[i]
+	}
+	for _, t := range s.To {
 		if t.file == nil {
 			return nil // it is in memory
 		}
 		if err := t.file.Sync(); err != nil {
 			return writeError(t.file.Name(), err)
 		}
-		one.Sums = append(one.Sums, sumText(r.hashes[i].Sum64()))
 	}
-	r.note(s, hi)
-	r.journal.done[k] = append(r.journal.done[k], one)
-	return r.journal.add(one)
+	r.note(s, r.to)
+	r.journal.done[k] = append(r.journal.done[k], all...)
+	return r.journal.add(lines...)
 }
 
 func sumText(sum uint64) string { return fmt.Sprintf("%016x", sum) }

@@ -19,6 +19,8 @@ const (
 	None     = ""
 	Resident = "resident"
 	Sweeps   = "sweeps"
+	Window   = "window"
+	Hubs     = "hubs"
 	Gather   = "gather"
 )
 
@@ -50,6 +52,7 @@ type StepReport struct {
 	cache   int64   // bytes of caches of rows
 	asks    int64   // rows of a table that are known ahead
 	missing int64   // bytes of tables that are to be in memory, and are not in the page cache
+	hubs    *hubsPlan
 }
 
 // Choice is what another limit of memory would come to.
@@ -112,19 +115,27 @@ const mostChoices = 12
 func (r *run) bytesOf(s *Step, way string) (node, edge int64) {
 	for i := range s.Sums {
 		rel := &s.Sums[i]
-		node += 4 * int64(rel.Table.Width)
+		passing := way == Sweeps || way == Window || way == Hubs // whose sums are counted apart
+		if !passing {
+			node += 4 * int64(rel.Table.Width)
+		}
 		more, each := int64(8+8+4*rel.Heads), int64(0) // where edges begin, the next one, and sums of weights
 		if rel.Reduce == Attend {
 			more += 8 * int64(rel.Heads)
 		}
 		size := r.p.Graph.Indices().DType().Size()
-		if way == Sweeps {
-			more += size + (size+group-1)/group // see sweeping.begin
+		if passing {
+			more += size + (size+group-1)/group + 4 // see sweeping.begin and places
 		}
-		if way == Sweeps || !r.topology.views(rel.Edges) || rel.Loops {
+		if way == Window {
+			more += 4 + 1 // places of own rows, and whose rows are there
+		}
+		if passing && r.topology.views(rel.Edges) && !rel.Once {
+			more -= 8 // where edges begin is read in the file
+		} else if passing || !r.topology.views(rel.Edges) || rel.Loops {
 			each = size
 		}
-		if way != Sweeps {
+		if !passing {
 			each += map[Reduce]int64{Norm: 4, NormIn: 4, Attend: 4 * int64(rel.Heads)}[rel.Reduce]
 		}
 		if way == Gather {
@@ -150,19 +161,34 @@ func (r *run) fixed(s *Step, way string) (bytes int64) {
 		bytes += 2 * 4 * rows * int64(t.Width)
 	}
 	for _, t := range s.Own {
-		bytes += rows * (3*t.rowBytes() + 4*int64(t.Width))
+		if bytes += rows * 4 * int64(t.Width); way != Window { // where they pass by with the others
+			bytes += rows * 3 * t.rowBytes()
+		}
 	}
 	for i := range s.Sums {
 		rel := &s.Sums[i]
 		if rel.Reduce.normed() {
 			bytes += 4 * rel.Table.Rows
 		}
-		if way == Sweeps {
+		if way == Sweeps || way == Hubs {
 			bytes += 5 * r.blockBytes()
+		}
+		if way == Hubs {
+			bytes += 4*rows*int64(rel.Table.Width) + 2*spillBuffer + 2*hugePage
+			if rel.Loops {
+				bytes += rows * (3*rel.Table.rowBytes() + 4*int64(rel.Table.Width))
+			}
+		}
+		if way == Window {
+			tables, _, _ := s.windowTables()
+			bytes += 5*r.blockBytes()*int64(len(tables)) + rows*4*int64(rel.Table.Width) + hugePage
 		}
 	}
 	return bytes + 1<<20
 }
+
+// hugePage is what memory is rounded up to, where there is much of it.
+const hugePage = 2 << 20
 
 // nearBytes returns what the tables of a step's sums take in memory.
 func (r *run) nearBytes(s *Step) (bytes int64) {
@@ -229,8 +255,9 @@ func (r *run) plan() error {
 			held += size
 			now.Plan.Seconds += float64(size) * r.rates.fresh
 		} else {
-			now.Plan.Written = now.Nodes * rowBytes(s.To)
-			now.Plan.Seconds += float64(now.Plan.Written) / r.rates.Write
+			written := now.Nodes * rowBytes(s.To)
+			now.Plan.Written += written
+			now.Plan.Seconds += float64(written) / r.rates.Write
 			now.Plan.Seconds *= 1 + r.rates.note
 			now.Plan.Seconds += r.rates.note * float64(1+len(s.To))
 		}
@@ -250,16 +277,8 @@ func (r *run) readBy(s *Step, k int) bool {
 
 // planStep chooses the way of a step that is predicted to take the least time.
 func (r *run) planStep(now *StepReport, s *Step, of nodes, memory int64) (err error) {
-	own := Work{Seconds: float64(now.Nodes) * r.rates.rows[s]}
-	for _, t := range s.ownTables() {
-		own.Seconds += float64(now.Nodes) * r.rates.widen[t]
-		if !t.held {
-			own.Read += now.Nodes * t.rowBytes()
-		}
-	}
-	own.Seconds = both(own.Seconds, float64(own.Read)/r.rates.Read) // the next rows are read meanwhile
-	own.Seconds += r.countingSeconds(s)
-	defer func() { now.Plan.add(own) }()
+	ownOf := func(now *StepReport) Work { return r.planOwn(now.Way, s, of) }
+	defer func() { now.Plan.add(ownOf(now)) }()
 	if len(s.Sums) == 0 {
 		now.room, now.Passes = residentRange, 1
 		return nil
@@ -273,19 +292,54 @@ func (r *run) planStep(now *StepReport, s *Step, of nodes, memory int64) (err er
 	if r.opt.Way == Gather {
 		return r.planGather(now, s, of, memory, math.Inf(1))
 	}
-	if err = r.planSweeps(now, s, memory); r.opt.Way == Sweeps || r.only {
+	if r.opt.Way == Window && s.windowed(r, of) {
+		return r.planWindow(now, s, of, memory)
+	}
+	if r.opt.Way == Hubs && s.hubbed(r, of) {
+		return r.planHubs(now, s, of, memory)
+	}
+	if err = r.planSweeps(now, s, of, memory); slices.Contains([]string{Sweeps, Window, Hubs}, r.opt.Way) {
 		return err
 	}
-	most := now.Plan.Seconds
-	if err != nil {
-		most = math.Inf(1)
+	try := func(plan func(other *StepReport, most float64) error) {
+		most := math.Inf(1)
+		if err == nil {
+			most = now.Plan.Seconds + ownOf(now).Seconds
+		}
+		other := *now
+		if plan(&other, most) == nil && other.Plan.Seconds+ownOf(&other).Seconds < most {
+			*now, err = other, nil
+		}
 	}
-	other := *now
-	if r.planGather(&other, s, of, memory, most) == nil && other.Plan.Seconds < most {
-		*now = other
-		return nil
+	if s.windowed(r, of) {
+		try(func(other *StepReport, _ float64) error { return r.planWindow(other, s, of, memory) })
+	}
+	if s.hubbed(r, of) {
+		try(func(other *StepReport, _ float64) error { return r.planHubs(other, s, of, memory) })
+	}
+	if !r.only {
+		try(func(other *StepReport, most float64) error {
+			return r.planGather(other, s, of, memory, most-ownOf(&StepReport{}).Seconds)
+		})
 	}
 	return err
+}
+
+// planOwn plans what is done for each node, beside its sums.
+func (r *run) planOwn(way string, s *Step, of nodes) Work {
+	own := Work{Seconds: float64(of.count) * r.rates.rows[s]}
+	for _, t := range s.ownTables() {
+		if way == Window {
+			continue // they pass by, with those that are summed
+		}
+		own.Seconds += float64(of.count) * r.rates.widen[t]
+		if !t.held {
+			own.Read += of.count * t.rowBytes()
+		}
+	}
+	own.Seconds = both(own.Seconds, float64(own.Read)/r.rates.Read) // the next rows are read meanwhile
+	own.Seconds += r.countingSeconds(s)
+	return own
 }
 
 // countingSeconds returns what the degrees take that no step before has counted.
@@ -316,7 +370,7 @@ func (now *StepReport) edgeCount() (n int64) {
 
 // indexBytes returns the bytes of the edges that a step reads.
 func (r *run) indexBytes(now *StepReport) int64 {
-	return now.edgeCount()*r.p.Graph.Indices().DType().Size() + 8*now.Nodes
+	return now.edgeCount()*r.p.Graph.Indices().DType().Size() + 8*now.Nodes*int64(len(now.edges))
 }
 
 // indexSeconds returns how long the disk reads these: of those in the page cache none.
@@ -351,57 +405,6 @@ func (r *run) planResident(now *StepReport, s *Step, left int64) {
 		}
 	}
 	now.Plan.Seconds += float64(now.missing)/r.rates.Read + r.indexSeconds(now)
-}
-
-func (r *run) planSweeps(now *StepReport, s *Step, memory int64) error {
-	now.Way = Sweeps
-	node, edge := r.bytesOf(s, Sweeps)
-	left, all := memory-r.fixed(s, Sweeps), node*now.Nodes+edge*now.edgeCount()
-	least := node * r.unit(s)
-	if left < least {
-		return fmt.Errorf("%w: %s takes %s for a range of %d nodes beside %s for blocks of rows, and the limit is %s; "+
-			"allow more", pinned.ErrLimit, s.Name, machine.Bytes(least), r.unit(s), machine.Bytes(r.fixed(s, Sweeps)),
-			machine.Bytes(r.opt.Memory))
-	}
-	now.Passes = max(int((all+left-1)/left), 1)
-	now.room = min(left, all/int64(now.Passes)+all/int64(now.Passes)/64+least)
-	now.Memory = now.room + r.fixed(s, Sweeps)
-	passes := int64(now.Passes)
-	now.Plan = Work{Read: r.indexBytes(now)}
-	reading, computing := 0.0, now.edgeSeconds(s, r.rates.passing)
-	for i := range s.Sums {
-		rel := &s.Sums[i]
-		for _, t := range rel.tables() {
-			computing += float64(passes*t.Rows) * r.rates.widen[t]
-			if !t.held {
-				now.Plan.Read += passes * t.size()
-				reading += float64(passes*t.size()) / r.rates.Read
-				if rel.Loops {
-					now.Plan.Read += now.Nodes * t.rowBytes()
-					reading += float64(now.Nodes*t.rowBytes()) / r.rates.Read
-				}
-			}
-		}
-		if rel.Loops {
-			computing += float64(now.Nodes) * r.rates.passing[rel]
-		}
-		blocks := float64(rel.Table.Rows/r.blockRows(rel.tables()) + 1)
-		computing += blocks * lookedAt(float64(now.Nodes), float64(now.edges[i])/blocks) * r.rates.looks[rel]
-	}
-	now.Plan.Seconds = both(reading, computing) + r.indexSeconds(now) + float64(now.room)*r.rates.fresh
-	return nil
-}
-
-// lookedAt returns how many of some nodes a sweep looks at for a block to which they have this number of edges: of each
-// group, its number, and the nodes of those that have one of the edges.
-func lookedAt(nodes, edges float64) float64 {
-	return nodes * (1.0/group + 1 - math.Exp(-group*edges/max(nodes, 1)))
-}
-
-// both returns how long a disk and processors take that work at once: blocks wait for each other now and then, and who
-// reads takes a bit of a processor.
-func both(reading, computing float64) float64 {
-	return max(reading, computing) + min(reading, computing)/5
 }
 
 // planGather divides memory: a quarter for the rows of ranges, a quarter for what is known ahead, and the rest for
@@ -470,6 +473,9 @@ func (r *run) rangeEnd(s *Step, of nodes, lo, most int64) int64 {
 func (r *run) rangeBytes(s *Step, of nodes, lo, hi int64) int64 {
 	node, edge := r.bytesOf(s, r.now.Way)
 	bytes := node * (hi - lo)
+	if r.now.Way == Sweeps {
+		bytes += r.sumBytes(s, of, lo, hi)
+	}
 	if edge > 0 {
 		for i := range s.Sums {
 			bytes += edge * r.topology.count(s.Sums[i].Edges, of, lo, hi)

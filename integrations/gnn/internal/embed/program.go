@@ -66,8 +66,16 @@ type Step struct {
 	Rows int
 }
 
-// applyRows is how many nodes Apply is given at a time, at most.
-func (s *Step) applyRows() int64 { return cmp.Or(int64(s.Rows), 4096) }
+// applyRows is how many nodes Apply is given at a time, at most: their rows take applyBytes, where they are wide.
+func (s *Step) applyRows() int64 {
+	width := 1
+	for _, t := range slices.Concat(s.reads(), s.To) {
+		width = max(width, t.Width)
+	}
+	return cmp.Or(int64(s.Rows), min(max(int64(applyBytes/4/width), 64), 4096))
+}
+
+var applyBytes = 2 << 20
 
 // Block is some nodes of a step: rows of its Own tables and sums, and of those that Apply writes, as float32.
 type Block struct {

@@ -479,7 +479,8 @@ func (r *run) measurePassing(rel *Relation, of nodes) error {
 		return err
 	}
 	w := &sweeping{run: r, rel: rel, of: of, lo: lo, width: width, norms: r.degrees[r.degreesName(rel)], state: at}
-	if w.y, err = r.filled("y", n*width); err != nil {
+	w.y.width = width
+	if w.y.rows, err = r.filled("y", n*width); err != nil {
 		return err
 	}
 	if w.whole, err = r.filled("whole", n*int64(rel.Heads)); err != nil {

@@ -42,21 +42,25 @@ type Options struct {
 
 // run is a program that is carried out.
 type run struct {
-	ctx      context.Context
-	p        *Program
-	opt      Options
-	topology *topology
-	pool     *sparse.Pool
-	ledger   pinned.Ledger
-	rooms    map[string]*pinned.Buffer
-	wide     map[*Table][]float32 // see whole
-	degrees  map[string]*degrees  // by name of their memory
-	of       []nodes              // of each step
-	journal  *journal
-	hashes   []*xxh3.Hasher // of the rows that are not noted, by table
-	from     int64          // number of the first node that is not noted
-	noted    time.Time
-	rates    rates
+	ctx       context.Context
+	p         *Program
+	opt       Options
+	topology  *topology
+	pool      *sparse.Pool
+	ledger    pinned.Ledger
+	rooms     map[string]*pinned.Buffer
+	wide      map[*Table][]float32 // see whole
+	degrees   map[string]*degrees  // by name of their memory
+	surveys   map[surveyKey]*survey
+	classed   map[int]*degreesSurvey // by type of edges, of all nodes
+	of        []nodes                // of each step
+	journal   *journal
+	left      [][2]int64     // numbers of nodes whose rows the step in hand is to make
+	hashes    []*xxh3.Hasher // of the rows that are not noted, by table
+	from, to  int64          // numbers of their nodes
+	scattered []record       // of rows of a window that are not noted
+	noted     time.Time
+	rates     rates
 	// indexMissing is which part of the edges is not in the page cache; less than 0: nobody knows.
 	indexMissing float64
 	update       string // name of the program whose tables are kept; "": there are none
@@ -85,7 +89,8 @@ func open(ctx context.Context, p *Program, opt Options, planning bool) (*run, er
 		opt.Memory = machine.Probe().Room() / 4
 	}
 	r := &run{ctx: ctx, p: p, opt: opt, rooms: map[string]*pinned.Buffer{}, wide: map[*Table][]float32{},
-		degrees: map[string]*degrees{}, indexMissing: -1, planning: planning}
+		degrees: map[string]*degrees{}, surveys: map[surveyKey]*survey{},
+		classed: map[int]*degreesSurvey{}, indexMissing: -1, planning: planning}
 	if err := p.check(); err != nil {
 		return nil, err
 	}
@@ -204,13 +209,23 @@ func (r *run) step(k int, s *Step) error {
 			return err
 		}
 	}
-	left := gaps(r.journal.done[k], of.count)
-	for _, span := range left {
+	r.left = gaps(r.journal.done[k], of.count)
+	switch r.now.Way {
+	case Window:
+		return errors.Join(r.window(k, s), r.free())
+	case Hubs:
+		return errors.Join(r.hubs(k, s, of), r.free())
+	}
+	spans := r.left
+	if n := len(spans); r.now.Way == Sweeps && n > 1 { // each would be a sweep of its own
+		spans = [][2]int64{{spans[0][0], spans[n-1][1]}}
+	}
+	for _, span := range spans {
 		r.note(s, span[0])
 		if err := r.span(k, s, of, span); err != nil {
 			return err
 		}
-		if err := r.finished(k, s, span[1]); err != nil {
+		if err := r.finished(k, s); err != nil {
 			return err
 		}
 	}
@@ -231,7 +246,7 @@ func (r *run) free() (err error) {
 
 // note begins a range of rows that are to be noted.
 func (r *run) note(s *Step, from int64) {
-	r.hashes, r.from, r.noted = r.hashes[:0], from, time.Now()
+	r.hashes, r.scattered, r.from, r.to, r.noted = r.hashes[:0], nil, from, from, time.Now()
 	for range s.To {
 		r.hashes = append(r.hashes, xxh3.New())
 	}
@@ -245,11 +260,15 @@ func (r *run) span(k int, s *Step, of nodes, span [2]int64) error {
 	}
 	for lo := span[0]; lo < span[1]; {
 		hi := r.rangeEnd(s, of, lo, span[1])
-		if err := r.rangeOf(k, s, of, lo, hi, func(i int, y []float32, at state) error {
+		if err := r.rangeOf(k, s, of, lo, hi, func(i int, at state) (summed, error) {
 			if way == Sweeps {
-				return r.sweep(y, &s.Sums[i], of, lo, hi, at)
+				return r.sweep(i, &s.Sums[i], of, lo, hi, at)
 			}
-			return r.resident(y, &s.Sums[i], of, lo, hi, at)
+			y, err := r.sumsRoom(i, &s.Sums[i], hi-lo)
+			if err != nil {
+				return y, err
+			}
+			return y, r.resident(y.rows, &s.Sums[i], of, lo, hi, at)
 		}); err != nil {
 			return fmt.Errorf("nodes %d to %d: %w", of.at(lo), of.at(hi-1), err)
 		}
@@ -260,15 +279,12 @@ func (r *run) span(k int, s *Step, of nodes, span [2]int64) error {
 
 // rangeOf makes the rows of a range of nodes, with sum for relation i, and notes that they are finished.
 func (r *run) rangeOf(k int, s *Step, of nodes, lo, hi int64,
-	sum func(i int, y []float32, at state) error) error {
-	var sums [][]float32
+	sum func(i int, at state) (summed, error)) error {
+	var sums []summed
 	for i := range s.Sums {
 		rel := &s.Sums[i]
-		y, err := room[float32](r, fmt.Sprintf("sums %d", i), (hi-lo)*int64(rel.Table.Width))
-		if err != nil {
-			return err
-		}
 		var at state
+		var err error
 		if rel.Reduce == Attend {
 			if at.target, err = r.own("target", rel.Target, of, lo, hi); err != nil {
 				return err
@@ -277,22 +293,38 @@ func (r *run) rangeOf(k int, s *Step, of nodes, lo, hi int64,
 				return err
 			}
 		}
-		if err := sum(i, y, at); err != nil {
+		y, err := sum(i, at)
+		if err != nil {
 			return err
 		}
 		sums = append(sums, y)
 	}
-	if err := r.apply(s, of, lo, hi, sums); err != nil {
-		return err
+	for _, part := range r.left {
+		if part = [2]int64{max(part[0], lo), min(part[1], hi)}; part[0] >= part[1] {
+			continue
+		}
+		if part[0] != r.to { // behind rows that are there
+			if err := r.finished(k, s); err != nil {
+				return err
+			}
+			r.note(s, part[0])
+		}
+		if err := r.apply(s, of, lo, part[0], part[1], sums); err != nil {
+			return err
+		}
+		r.to = part[1]
 	}
 	if r.opt.Progress != nil {
 		r.opt.Progress(s.Name, hi, of.count)
 	}
-	if time.Since(r.noted) < cmp.Or(r.opt.SaveEvery, time.Second) {
+	if time.Since(r.noted) < r.saveEvery() {
 		return nil
 	}
-	return r.finished(k, s, hi)
+	return r.finished(k, s)
 }
+
+// saveEvery is how long rows may be finished before they are noted as such.
+func (r *run) saveEvery() time.Duration { return cmp.Or(r.opt.SaveEvery, time.Second) }
 
 // own returns the rows of a table that a range of nodes has there.
 func (r *run) own(name string, t *Table, of nodes, lo, hi int64) ([]float32, error) {
@@ -321,15 +353,16 @@ func (r *run) own(name string, t *Table, of nodes, lo, hi int64) ([]float32, err
 // fewBytes are read by page faults.
 const fewBytes = 256 << 10
 
-// apply calls a step's function for a range, some nodes at a time, and writes what it makes.
-func (r *run) apply(s *Step, of nodes, lo, hi int64, sums [][]float32) error {
+// apply calls a step's function for nodes from to hi of a range that begins at lo, some at a time, and writes what it
+// makes.
+func (r *run) apply(s *Step, of nodes, lo, from, hi int64, sums []summed) error {
 	step := s.applyRows()
 	if of.list == nil {
-		return r.scan(s.Own, lo, hi, step, func(first int64, own [][]float32) error {
+		return r.scan(s.Own, from, hi, step, func(first int64, own [][]float32) error {
 			return r.applyBlock(s, of, lo, first, min(step, hi-first), own, sums)
 		})
 	}
-	for first := lo; first < hi; first += step {
+	for first := from; first < hi; first += step {
 		if err := r.ctxErr(); err != nil {
 			return err
 		}
@@ -350,14 +383,17 @@ func (r *run) apply(s *Step, of nodes, lo, hi int64, sums [][]float32) error {
 }
 
 // applyBlock calls a step's function for n nodes of a range that begins at lo.
-func (r *run) applyBlock(s *Step, of nodes, lo, first, n int64, own, sums [][]float32) error {
+func (r *run) applyBlock(s *Step, of nodes, lo, first, n int64, own [][]float32, sums []summed) error {
 	b := Block{Type: s.Type, First: first, N: n, Own: own, Pool: r.pool}
 	if of.list != nil {
 		b.Nodes = of.list[first : first+n]
 	}
 	for i := range s.Sums {
-		width := int64(s.Sums[i].Table.Width)
-		b.Sums = append(b.Sums, sums[i][(first-lo)*width:(first-lo+n)*width])
+		y, err := r.sumsOf(i, sums[i], first-lo, n)
+		if err != nil {
+			return err
+		}
+		b.Sums = append(b.Sums, y)
 	}
 	for i, t := range s.To {
 		y, err := room[float32](r, fmt.Sprintf("to %d", i), n*int64(t.Width))
@@ -386,10 +422,13 @@ func (r *run) put(number int, t *Table, of nodes, first int64, x []float32) erro
 	row := t.rowBytes()
 	if t.file != nil {
 		r.now.Did.Written += int64(len(raw))
-		_, _ = r.hashes[number].Write(raw)
 	}
 	return of.runs(first, first+int64(len(raw))/row, func(at, node, count int64) error {
-		return t.write(raw[(at-first)*row:(at-first+count)*row], node)
+		part := raw[(at-first)*row : (at-first+count)*row]
+		if t.file != nil {
+			r.hash(number, node, count, part)
+		}
+		return t.write(part, node)
 	})
 }
 

@@ -2,6 +2,7 @@ package embed
 
 import (
 	"errors"
+	"fmt"
 	"math"
 
 	"github.com/khop-gnn/khop/internal/direct/ahead"
@@ -110,40 +111,89 @@ func (r *run) widen(to []float32, raw []byte, t *Table, first int64) error {
 	})
 }
 
-// sweep adds up the sums of a range while the rows of all sources pass by, once.
-func (r *run) sweep(y []float32, rel *Relation, of nodes, lo, hi int64, at state) error {
-	l, err := r.links(rel, of, lo, hi, false)
+// sweep adds up the sums of a range while the rows of all sources that it needs pass by, once.
+func (r *run) sweep(number int, rel *Relation, of nodes, lo, hi int64, at state) (y summed, err error) {
+	v, err := r.survey(rel, of, 0)
 	if err != nil {
-		return err
+		return y, err
 	}
-	s := &sweeping{run: r, rel: rel, of: of, lo: lo, l: l, y: y, width: int64(rel.Table.Width), state: at}
-	if rel.Reduce.normed() {
-		if s.norms, err = r.degreesOf(rel); err != nil {
-			return err
-		}
+	s := &sweeping{run: r, rel: rel, of: of, lo: lo, width: int64(rel.Table.Width), state: at}
+	if err := s.open(hi - lo); err != nil {
+		return y, err
 	}
-	n := hi - lo
-	if err := s.begin(); err != nil {
-		return err
+	n, err := s.places(number, hi-lo)
+	if err != nil {
+		return y, err
 	}
+	if y, err = r.sumsRoom(number, rel, n); err != nil {
+		return y, err
+	}
+	clear(y.rows)
+	y.place, s.y = s.y.place, summed{y.rows, y.width, s.y.place}
 	if s.whole, err = room[float32](r, "whole", n*int64(rel.Heads)); err != nil {
-		return err
+		return y, err
 	}
 	clear(s.whole)
-	clear(y)
 	tables := rel.tables()
-	if err := r.scan(tables, 0, rel.Table.Rows, r.blockRows(tables), func(first int64, rows [][]float32) error {
-		s.first, s.end, s.rows = first, first+int64(len(rows[0]))/s.width, rows
-		return r.pool.Split(n, s.step(), s.add)
-	}); err != nil {
-		return err
+	for _, span := range v.spans(lo, hi, rowBytes(tables), false) {
+		if err := r.scan(tables, span[0], span[1], r.blockRows(tables), func(first int64, rows [][]float32) error {
+			s.first, s.end, s.rows = first, first+int64(len(rows[0]))/s.width, rows
+			return r.pool.Split(hi-lo, s.step(), s.add)
+		}); err != nil {
+			return y, err
+		}
 	}
 	if rel.Loops {
 		if err := s.loops(); err != nil {
+			return y, err
+		}
+	}
+	return y, s.finish()
+}
+
+// open reads the edges of n nodes, and their norms.
+func (s *sweeping) open(n int64) (err error) {
+	if s.l, err = s.passingLinks(s.rel, s.of, s.lo, s.lo+n); err != nil {
+		return err
+	}
+	if s.asTheyLie(s.rel, s.of) {
+		s.now.Did.Read += s.passedBytes(0, n)
+	}
+	if s.rel.Reduce.normed() {
+		if s.norms, err = s.degreesOf(s.rel); err != nil {
 			return err
 		}
 	}
-	return s.finish()
+	return s.begin()
+}
+
+// passedBytes returns the bytes of the edges of some nodes of the range, in files.
+func (s *sweeping) passedBytes(lo, hi int64) int64 {
+	return 8*(hi-lo) + (s.l.start[hi]-s.l.start[lo])*s.p.Graph.Indices().DType().Size()
+}
+
+// places gives each of n nodes that sums any rows a place among the sums, and returns how many there are.
+func (s *sweeping) places(number int, n int64) (count int64, err error) {
+	if s.rel.Loops {
+		return n, nil
+	}
+	for i := range n {
+		count += min(s.l.start[i+1]-s.l.start[i], 1)
+	}
+	if count == n {
+		return n, nil
+	}
+	if s.y.place, err = room[int32](s.run, fmt.Sprintf("places of sums %d", number), n); err != nil {
+		return 0, err
+	}
+	at := int32(0)
+	for i := range n {
+		if s.y.place[i] = -1; s.l.start[i] < s.l.start[i+1] {
+			s.y.place[i] = at
+			at++
+		}
+	}
+	return count, nil
 }
 
 // sweeping is a sweep for a range of nodes.
@@ -156,14 +206,16 @@ type sweeping struct {
 	next  []int64 // [node] edge
 	ahead links   // the source of that edge, by node
 	least links   // the least of these, by group of nodes
-	y     []float32
-	whole []float32 // [node][head] sum of weights
+	y     summed
+	whole []float32 // [row of y][head] sum of weights
 	width int64
 	norms *degrees
 	state
 
 	first, end int64 // of the rows at hand
 	rows       [][]float32
+	window     *window // that the sums are of, or hubs; nil: none
+	hubs       *hubs
 }
 
 // group is how many nodes have one number that tells whether some of them have an edge to the rows at hand: to few
@@ -240,6 +292,9 @@ func addRows[I int32 | int64](s *sweeping, sources, ahead, least []I, lo, hi int
 		to := none
 		for i := lo; i < min(lo+group, hi); i++ {
 			if ahead[i] < end {
+				if s.window != nil {
+					s.window.hold(i)
+				}
 				e, last := s.next[i], s.l.start[i+1]
 				for ; e < last && sources[e] < end; e++ {
 					s.edge(i, int64(sources[e]), int64(sources[e])-s.first, e == s.l.start[i])
@@ -249,28 +304,42 @@ func addRows[I int32 | int64](s *sweeping, sources, ahead, least []I, lo, hi int
 			}
 			to = min(to, ahead[i])
 		}
-		least[lo/group] = to
+		if least[lo/group] = to; s.window != nil {
+			s.window.touched(lo)
+		}
 	}
 }
 
 // edge adds a row at hand, of source j, to the sums of node i.
 func (s *sweeping) edge(i, j, at int64, first bool) {
-	y, x := s.y[i*s.width:(i+1)*s.width], s.rows[0][at*s.width:(at+1)*s.width]
+	x := s.rows[0][at*s.width : (at+1)*s.width]
+	if s.hubs != nil && s.y.place[i] < 0 {
+		s.hubs.put(i, j, x)
+		return
+	}
+	y := s.y.row(i)
+	if s.rel.Reduce != Attend {
+		s.weigh(y, x, i, j, first)
+		return
+	}
+	heads := int64(s.rel.Heads)
+	part, whole := s.width/heads, s.whole[s.y.at(i)*heads:]
+	for h := range heads {
+		w := weight(s.target[i*heads+h], s.rows[1][at*heads+h], s.greatest[i*heads+h])
+		whole[h] += w
+		vector.Add(y[h*part:(h+1)*part], x[h*part:(h+1)*part], w)
+	}
+}
+
+// weigh adds the row of source j to the sums y of node i, without attention. first says that it is the first one.
+func (s *sweeping) weigh(y, x []float32, i, j int64, first bool) {
 	switch s.rel.Reduce {
-	case Sum, Mean:
-		vector.Add(y, x, 1)
 	case Max:
 		greatest(y, x, first)
 	case Norm, NormIn:
 		vector.Add(y, x, s.norms.norm(s.degree(i), j))
-	case Attend:
-		heads := int64(s.rel.Heads)
-		part := s.width / heads
-		for h := range heads {
-			w := weight(s.target[i*heads+h], s.rows[1][at*heads+h], s.greatest[i*heads+h])
-			s.whole[i*heads+h] += w
-			vector.Add(y[h*part:(h+1)*part], x[h*part:(h+1)*part], w)
-		}
+	default:
+		vector.Add(y, x, 1)
 	}
 }
 
@@ -321,18 +390,21 @@ func (s *sweeping) finish() error {
 	case Mean:
 		return s.pool.Split(int64(len(s.next)), 256, func(lo, hi int64) {
 			for i := lo; i < hi; i++ {
-				d, by := s.l.start[i+1]-s.l.start[i], float32(0)
-				if d > 0 {
-					by = 1 / float32(d)
-				}
-				y := s.y[i*s.width : (i+1)*s.width]
-				for k := range y {
-					y[k] *= by
+				if s.l.start[i] < s.l.start[i+1] {
+					s.mean(s.y.row(i), i)
 				}
 			}
 		})
 	case Attend:
-		return s.divide(s.y, s.whole, s.rel)
+		return s.divide(s.y.rows, s.whole, s.rel)
 	}
 	return nil
+}
+
+// mean makes a mean of the sums of node i, which has edges.
+func (s *sweeping) mean(y []float32, i int64) {
+	by := 1 / float32(s.l.start[i+1]-s.l.start[i])
+	for k := range y {
+		y[k] *= by
+	}
 }

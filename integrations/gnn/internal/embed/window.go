@@ -1,0 +1,350 @@
+package embed
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"sync"
+	"time"
+)
+
+// window makes rows of a step while the rows of all sources pass by, once for each of a few ranges of nodes: sums begin
+// with their first row and end with the last, and so do copies of the nodes' own rows. Nodes whose sources have numbers
+// near their own are done soon, and few rows are in memory at a time. Rows are written unit by unit, whole pages of a
+// file where they are wide.
+type window struct {
+	sweeping
+	step   *Step
+	number int // of the step
+	unit   int64
+	count  int64    // of the nodes of the range
+	tables []*Table // that pass by: that of the sources first
+	kept   []kept   // what is copied of a node's own rows
+	own    rows     // these copies
+	sums   rows
+	there  set   // nodes of all ranges whose rows are made
+	made   int64 // how many these are
+	lock   sync.Mutex
+	groups []int64 // first nodes of groups that had edges to the rows at hand
+	done   []int64 // units that are done, by their first nodes
+}
+
+// kept is a table of which a node's own row is kept, and where in the copy.
+type kept struct {
+	table int // of those that pass by
+	at    int64
+}
+
+// rows are memory for rows of some nodes of a range.
+type rows struct {
+	summed
+	free []int32
+}
+
+// windowed reports whether a step can be made in windows: sums over edges within a type, whose weights do not depend on
+// rows of the nodes themselves, by a function that may be given any nodes.
+func (s *Step) windowed(r *run, of nodes) bool {
+	if len(s.Sums) != 1 || s.Rows > 0 || of.list != nil || of.count > math.MaxInt32 {
+		return false
+	}
+	rel := &s.Sums[0]
+	e := &r.p.Graph.Schema().Edges[rel.Edges]
+	return rel.Reduce != Attend && e.Src == e.Dst
+}
+
+// windowUnit is how many nodes' rows a window writes at once: those of a page, where they are wide.
+func (s *Step) windowUnit() int64 {
+	unit := int64(8)
+	for _, t := range s.To {
+		for unit > 1 && unit*t.rowBytes() > pageBytes {
+			unit /= 2
+		}
+	}
+	return unit
+}
+
+const pageBytes = 4096
+
+// windowTables returns the tables that pass by in a window, what is kept of a node's own rows, and how many numbers.
+func (s *Step) windowTables() (tables []*Table, own []kept, width int64) {
+	rel := &s.Sums[0]
+	tables = []*Table{rel.Table}
+	keep := func(t *Table) {
+		at := slices.Index(tables, t)
+		if at < 0 {
+			at, tables = len(tables), append(tables, t)
+		}
+		own, width = append(own, kept{at, width}), width+int64(t.Width)
+	}
+	for _, t := range s.Own {
+		keep(t)
+	}
+	if rel.Loops {
+		keep(rel.Table)
+	}
+	return tables, own, width
+}
+
+// window makes the rows of a step that are left.
+func (r *run) window(k int, s *Step) error {
+	v, err := r.survey(&s.Sums[0], r.of[k], s.windowUnit())
+	if err != nil || len(r.left) == 0 {
+		return err
+	}
+	there := newSet(r.of[k].count)
+	at := int64(0)
+	for _, span := range slices.Concat(r.left, [][2]int64{{r.of[k].count, 0}}) {
+		for ; at < span[0]; at++ {
+			there.add(at)
+		}
+		at = span[1]
+	}
+	r.note(s, 0)
+	for i := range int64(r.now.Passes) {
+		from, to := i*parts/int64(r.now.Passes), (i+1)*parts/int64(r.now.Passes)
+		w := &window{step: s, number: k, unit: s.windowUnit(), count: v.part(to) - v.part(from), there: there,
+			made: there.count()}
+		w.sweeping = sweeping{run: r, rel: &s.Sums[0], of: r.of[k], lo: v.part(from),
+			width: int64(s.Sums[0].Table.Width), window: w}
+		if err := w.open(v, from, to); err != nil {
+			return err
+		}
+		if err := w.pass(v); err != nil {
+			return err
+		}
+	}
+	return r.finished(k, s)
+}
+
+// open takes memory for a range, which is some parts of the nodes.
+func (w *window) open(v *survey, from, to int64) (err error) {
+	var width int64
+	w.tables, w.kept, width = w.step.windowTables()
+	if err := w.sweeping.open(w.count); err != nil {
+		return err
+	}
+	for i := range w.count {
+		if w.there.has(w.lo + i) {
+			w.skip(i)
+		}
+	}
+	sums, own := v.held(from, to)
+	if w.sums, err = w.memoryOf("sums", sums, w.width, w.count); err != nil {
+		return err
+	}
+	w.y = w.sums.summed
+	w.own, err = w.memoryOf("own rows", own, width, w.count)
+	return err
+}
+
+// skip passes by the edges of a node whose row is there.
+func (s *sweeping) skip(i int64) {
+	s.next[i] = s.l.start[i+1]
+	if s.l.narrow != nil {
+		s.ahead.narrow[i] = math.MaxInt32
+	} else {
+		s.ahead.wide[i] = math.MaxInt64
+	}
+}
+
+// memoryOf returns memory for a number of rows of count nodes.
+func (r *run) memoryOf(name string, n, width, count int64) (to rows, err error) {
+	to.width = width
+	if to.rows, err = room[float32](r, "window of "+name, n*width); err != nil {
+		return to, err
+	}
+	if to.place, err = room[int32](r, "places of "+name, count); err != nil {
+		return to, err
+	}
+	for i := range to.place {
+		to.place[i] = -1
+	}
+	if to.free, err = room[int32](r, "free of "+name, n); err != nil {
+		return to, err
+	}
+	for i := range to.free {
+		to.free[i] = int32(n) - 1 - int32(i)
+	}
+	return to, nil
+}
+
+// hold gives a node a row, of what was there before.
+func (m *rows) hold(i int64) []float32 {
+	last := len(m.free) - 1
+	m.place[i], m.free = m.free[last], m.free[:last]
+	return m.row(i)
+}
+
+// release takes the row of a node back.
+func (m *rows) release(i int64) {
+	if m.place[i] >= 0 {
+		m.free = append(m.free, m.place[i])
+		m.place[i] = -1
+	}
+}
+
+// hold gives a node sums that are 0, where it has none: it is called by any goroutine that has the node.
+func (w *window) hold(i int64) {
+	if w.sums.place[i] >= 0 {
+		return
+	}
+	w.lock.Lock()
+	row := w.sums.hold(i)
+	w.lock.Unlock()
+	clear(row)
+}
+
+// touched says that a group, by its first node, had edges to the rows at hand.
+func (w *window) touched(first int64) {
+	w.lock.Lock()
+	w.groups = append(w.groups, first)
+	w.lock.Unlock()
+}
+
+// pass has the rows that the range needs pass by. No block has rows of two chunks: what is held was counted by chunk.
+func (w *window) pass(v *survey) error {
+	pieces := max(v.rows/w.blockRows(w.tables), 1)
+	for v.rows%pieces > 0 {
+		pieces++
+	}
+	for _, span := range v.spans(w.lo, w.lo+w.count, rowBytes(w.tables), true) {
+		if err := w.scan(w.tables, span[0], span[1], v.rows/pieces, w.block); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// block adds rows to the sums, keeps those of the range's own nodes, and writes the rows of units that are done.
+func (w *window) block(first int64, rows [][]float32) error {
+	w.first, w.end, w.rows = first, first+int64(len(rows[0]))/w.width, rows
+	lo, hi := max(w.first-w.lo, 0), min(w.end-w.lo, w.count)
+	for i := lo; i < hi; i++ {
+		if w.there.has(w.lo + i) {
+			continue
+		}
+		row := w.own.hold(i)
+		for _, k := range w.kept {
+			width := int64(w.tables[k.table].Width)
+			copy(row[k.at:k.at+width], rows[k.table][(w.lo+i-w.first)*width:])
+		}
+	}
+	w.groups, w.done = w.groups[:0], w.done[:0]
+	if err := w.pool.Split(w.count, w.sweeping.step(), w.add); err != nil {
+		return err
+	}
+	for _, g := range w.groups {
+		for u := g; u < min(g+group, w.count); u += w.unit {
+			w.see(u)
+		}
+	}
+	for u := lo / w.unit * w.unit; u < hi; u += w.unit {
+		w.see(u)
+	}
+	slices.Sort(w.done)
+	return w.write(slices.Compact(w.done))
+}
+
+// see notes a unit that is done: all of its edges, and its own rows, have passed by.
+func (w *window) see(u int64) {
+	end := min(u+w.unit, w.count)
+	if w.lo+end > w.end {
+		return
+	}
+	some := false
+	for i := u; i < end; i++ {
+		if w.next[i] < w.l.start[i+1] {
+			return
+		}
+		some = some || !w.there.has(w.lo+i)
+	}
+	if some {
+		w.done = append(w.done, u)
+	}
+}
+
+// write makes the rows of units that are done, some at a time, and gives back what they held.
+func (w *window) write(done []int64) error {
+	for n := w.step.applyRows() / w.unit; len(done) > 0; {
+		some := done[:min(int64(len(done)), n)]
+		done = done[len(some):]
+		list, err := room[int32](w.run, "nodes of a window", int64(len(some))*w.unit)
+		if err != nil {
+			return err
+		}
+		list = list[:0]
+		for _, u := range some {
+			for i := u; i < min(u+w.unit, w.count); i++ {
+				if !w.there.has(w.lo + i) {
+					list = append(list, int32(w.lo+i))
+				}
+			}
+		}
+		if err := w.apply(list); err != nil {
+			return err
+		}
+		for _, v := range list {
+			w.there.add(int64(v))
+			w.sums.release(int64(v) - w.lo)
+			w.own.release(int64(v) - w.lo)
+		}
+		w.made += int64(len(list))
+		if w.opt.Progress != nil {
+			w.opt.Progress(w.step.Name, w.made, w.of.count)
+		}
+		if time.Since(w.noted) >= w.saveEvery() {
+			if err := w.finished(w.number, w.step); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// apply makes the rows of some nodes of the range.
+func (w *window) apply(list []int32) error {
+	n := int64(len(list))
+	y, err := room[float32](w.run, "all sums 0", n*w.width)
+	if err != nil {
+		return err
+	}
+	var own [][]float32
+	for _, k := range w.kept[:len(w.step.Own)] {
+		width := int64(w.tables[k.table].Width)
+		to, err := room[float32](w.run, "own of a window "+w.tables[k.table].Name, n*width)
+		if err != nil {
+			return err
+		}
+		own = append(own, to)
+	}
+	if err := w.pool.Split(n, 256, func(lo, hi int64) {
+		for at := lo; at < hi; at++ {
+			i := int64(list[at]) - w.lo
+			w.sumsTo(y[at*w.width:(at+1)*w.width], i)
+			row := w.own.row(i)
+			for o, k := range w.kept[:len(own)] {
+				width := int64(w.tables[k.table].Width)
+				copy(own[o][at*width:(at+1)*width], row[k.at:])
+			}
+		}
+	}); err != nil {
+		return err
+	}
+	return errors.Join(w.ctxErr(), w.applyBlock(w.step, nodes{n, list}, 0, 0, n, own,
+		[]summed{{rows: y, width: w.width}}))
+}
+
+// sumsTo writes the sums of a node that is done.
+func (w *window) sumsTo(y []float32, i int64) {
+	clear(y)
+	if w.sums.place[i] >= 0 {
+		copy(y, w.sums.row(i))
+	}
+	if w.rel.Loops && !w.topology.loop(w.rel.Edges, w.lo+i) {
+		at := w.kept[len(w.step.Own)].at
+		w.weigh(y, w.own.row(i)[at:at+w.width], i, w.lo+i, w.l.start[i] == w.l.start[i+1])
+	}
+	if w.rel.Reduce == Mean && w.sums.place[i] >= 0 {
+		w.mean(y, i)
+	}
+}

@@ -62,6 +62,8 @@ type run struct {
 	update       string // name of the program whose tables are kept; "": there are none
 	only         bool   // sweeps are planned, and no rehearsals made
 	planning     bool   // there will be no run
+	live         *Live  // that takes rows which differ, once tables are made; nil: there is none
+	linked       int64  // edges that were read
 	plans        []*StepReport
 	now          *StepReport // of the step in hand
 }
@@ -384,6 +386,9 @@ func (r *run) put(number int, t *Table, of nodes, first int64, x []float32) erro
 		return err
 	}
 	row := t.rowBytes()
+	if r.live != nil {
+		return r.live.put(t, of, first, raw)
+	}
 	if t.file != nil {
 		r.now.Did.Written += int64(len(raw))
 		_, _ = r.hashes[number].Write(raw)

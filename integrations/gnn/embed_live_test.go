@@ -350,4 +350,3 @@ func TestLiveRowsAreThoseOfARunFromScratch(t *testing.T) {
 		}
 	}
 }
-

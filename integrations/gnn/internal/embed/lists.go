@@ -43,7 +43,7 @@ const listSlack = 4
 func listBytes(edges, nodes int64) int64 { return 2*4*(edges+edges/listSlack+minSlack) + 12*nodes }
 
 // minSlack is the least room for lists that change, in elements.
-const minSlack = 1 << 16
+const minSlack = 64
 
 // between returns where a node's list is in the array.
 func (l *lists) between(edges int, node int64) (lo, hi int64) {

@@ -15,6 +15,9 @@ import (
 // ErrChanges is returned for Changes that cannot be made: nothing has changed then.
 var ErrChanges = embed.ErrChange
 
+// ErrRows is returned for rows that layers cannot make, or that are not there.
+var ErrRows = embed.ErrRows
+
 // ErrJournal is returned for a journal of changes that is damaged, is of another dataset or model, or is in use.
 var ErrJournal = embed.ErrLog
 
@@ -57,6 +60,7 @@ type Changes struct {
 // LiveReport is what Apply came to.
 type LiveReport struct {
 	Generation uint64     `json:"generation"`
+	Nodes      int64      `json:"nodes"`        // that have rows now
 	Rows       int64      `json:"feature_rows"` // of features, that were given
 	Edges      int64      `json:"edges"`        // that were added or removed
 	Steps      []LiveStep `json:"steps"`
@@ -85,6 +89,7 @@ type Live struct {
 	l      *embed.Live
 	schema *graph.Schema
 	steps  []string
+	widths []int // of features, by type of nodes
 }
 
 // OpenLive opens the rows of all nodes of the dataset at dir, in the state of its journal, which is begun where there
@@ -114,6 +119,9 @@ func OpenLive(ctx context.Context, dir string, opt LiveOptions) (*Live, error) {
 		return nil, err
 	}
 	live := &Live{l: l, schema: g.Schema()}
+	for i := range inputs {
+		live.widths = append(live.widths, inputs[i].Width)
+	}
 	for _, s := range e.p.Steps {
 		live.steps = append(live.steps, s.Name)
 	}
@@ -157,7 +165,7 @@ func (l *Live) Apply(ctx context.Context, c *Changes) (*LiveReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &LiveReport{Generation: of.Generation, Rows: of.Rows, Edges: of.Edges, EdgesRead: of.EdgesRead,
+	r := &LiveReport{Generation: of.Generation, Nodes: of.Nodes, Rows: of.Rows, Edges: of.Edges, EdgesRead: of.EdgesRead,
 		Seconds: of.Seconds, Journal: of.LogBytes}
 	for k, name := range l.steps {
 		r.Steps = append(r.Steps, LiveStep{name, of.Made[k]})
@@ -235,6 +243,15 @@ func (l *Live) Nodes() int64 {
 func (l *Live) Width() int {
 	_, _, width := l.l.State()
 	return width
+}
+
+// FeatureWidth returns how many numbers a row of features has of nodes of a type ("": the only one); 0 without features.
+func (l *Live) FeatureWidth(nodes string) (int, error) {
+	t, err := l.nodeType(nodes)
+	if err != nil {
+		return 0, err
+	}
+	return l.widths[t], nil
 }
 
 // Compact makes all changes of the journal one, so that it is as large as what differs from the dataset. A journal that

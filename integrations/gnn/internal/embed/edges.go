@@ -222,7 +222,12 @@ func (r *run) links(rel *Relation, of nodes, lo, hi int64, loops bool) (*links, 
 	}
 	return l, r.pool.Split(n, 256, func(a, b int64) {
 		for i := a; i < b; i++ {
-			if t.narrow != nil {
+			if t.lists != nil && !rel.Once {
+				to := l.narrow[start[i]:start[i+1]]
+				if n := copy(to, t.lists.of(rel.Edges, of.at(lo+i))); n < len(to) {
+					to[n] = int32(of.at(lo + i))
+				}
+			} else if t.narrow != nil {
 				copyRow(l.narrow[start[i]:start[i+1]], t, rel, of.at(lo+i), loops)
 			} else {
 				copyRow(l.wide[start[i]:start[i+1]], t, rel, of.at(lo+i), loops)

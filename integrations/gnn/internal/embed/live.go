@@ -50,6 +50,7 @@ type LiveOptions struct {
 // LiveReport is what a change came to.
 type LiveReport struct {
 	Generation uint64
+	Nodes      int64   // with rows in the last table
 	Rows       int64   // of features that changed
 	Edges      int64   // that were added or taken away
 	Made       []int64 // [step] rows that were made again
@@ -236,6 +237,7 @@ func (l *Live) Apply(ctx context.Context, c *Change) (*LiveReport, error) {
 	}
 	report.Rows, report.Edges = c.counts()
 	report.EdgesRead, report.LogBytes, report.Generation = r.linked, l.log.end, l.log.generation
+	report.Nodes = l.last.Rows
 	err = l.show()
 	report.Seconds = time.Since(began).Seconds()
 	return report, err

@@ -158,16 +158,20 @@ func (c *embedCmd) serveLive(env *environment, in *bufio.Reader) (err error) {
 	}
 }
 
-// next returns the next line. When ctx ends, whoever waits for the line waits for nobody.
-func (s *liveServer) next(ctx context.Context) (line string, err error) {
-	done := make(chan struct{})
+// next returns the next line. When ctx ends nobody waits for it any more.
+func (s *liveServer) next(ctx context.Context) (string, error) {
+	type read struct {
+		line string
+		err  error
+	}
+	done := make(chan read, 1)
 	go func() {
-		defer close(done)
-		line, err = s.in.ReadString('\n')
+		line, err := s.in.ReadString('\n')
+		done <- read{line, err}
 	}()
 	select {
-	case <-done:
-		return line, err
+	case r := <-done:
+		return r.line, r.err
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	}
@@ -200,7 +204,7 @@ type liveEdges struct {
 	Dst   int64  `json:"dst_at"`
 }
 
-// liveState is an answer.
+// liveGeneration is an answer.
 type liveGeneration struct {
 	Generation uint64 `json:"generation"`
 }

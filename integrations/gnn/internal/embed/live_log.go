@@ -49,41 +49,44 @@ const (
 var ErrLog = errors.New("the log of changes cannot be read")
 
 // openLog opens the log in a folder, or begins one, and returns all its changes as one. No other process has it open.
-func openLog(folder, dataset, program string) (l *changeLog, all *Change, err error) {
+func openLog(folder, dataset, program string) (*changeLog, *Change, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, nil, err
 	}
-	l = &changeLog{path: filepath.Join(folder, logFile)}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, l.close())
-		}
-	}()
+	l := &changeLog{path: filepath.Join(folder, logFile)}
+	all, err := l.open(folder, logHead{logFormat, dataset, program})
+	if err != nil {
+		return nil, nil, errors.Join(err, l.close())
+	}
+	return l, all, nil
+}
+
+// open takes the lock of a folder, and reads the log there.
+func (l *changeLog) open(folder string, of logHead) (all *Change, err error) {
 	if l.lock, err = os.OpenFile(filepath.Join(folder, lockFile), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := lockWhole(l.lock); err != nil {
-		return nil, nil, fmt.Errorf("%w: %s: another process has it open (%w); close that one, or name another folder",
+		return nil, fmt.Errorf("%w: %s: another process has it open (%w); close that one, or name another folder",
 			ErrLog, folder, err)
 	}
 	wholefile.Clear(l.path)
-	head, err := json.Marshal(logHead{logFormat, dataset, program})
+	head, err := json.Marshal(of)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if _, err := os.Lstat(l.path); errors.Is(err, fs.ErrNotExist) {
 		if err := l.replace(head, nil); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if err := wholefile.SyncFolder(filepath.Dir(folder)); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	if l.file, err = os.OpenFile(l.path, os.O_RDWR, 0); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	all, err = l.read(head)
-	return l, all, err
+	return l.read(head)
 }
 
 // replace writes the whole file anew, aside.

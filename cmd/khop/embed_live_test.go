@@ -31,6 +31,15 @@ type asker struct {
 // askLive starts khop embed DATASET --live, and waits until it is ready.
 func askLive(t *testing.T, blocks func(map[string]any), args ...string) *asker {
 	t.Helper()
+	a := startLive(t, blocks, args...)
+	a.ready = expect.Must(a.answer())(t)
+	expect.Ensure(t, a.ready["ready"] == true, "%v", a.ready)
+	return a
+}
+
+// startLive starts khop embed DATASET --live.
+func startLive(t *testing.T, blocks func(map[string]any), args ...string) *asker {
+	t.Helper()
 	a := &asker{blocks: blocks}
 	a.file = expect.Must(os.Create(filepath.Join(t.TempDir(), "arrays")))(t)
 	t.Cleanup(func() { _ = a.file.Close() })
@@ -39,8 +48,6 @@ func askLive(t *testing.T, blocks func(map[string]any), args ...string) *asker {
 	a.in = expect.Must(a.cmd.StdinPipe())(t)
 	a.out = bufio.NewReader(expect.Must(a.cmd.StdoutPipe())(t))
 	expect.OK(t, a.cmd.Start())
-	a.ready = expect.Must(a.answer())(t)
-	expect.Ensure(t, a.ready["ready"] == true, "%v", a.ready)
 	return a
 }
 

@@ -253,24 +253,20 @@ func (l *changeLog) compact() error {
 		*l = was
 		return err
 	}
-	err = l.replace(head, recordOf(all, l.generation))
+	raw := recordOf(all, l.generation)
+	err = l.replace(head, raw)
 	now, opening := os.OpenFile(l.path, os.O_RDWR, 0)
 	if err := errors.Join(err, opening); err != nil {
 		if opening == nil {
 			opening = now.Close()
 		}
-		if here, there := l.file, l.path; !sameFile(here, there) {
+		if !sameFile(l.file, l.path) {
 			l.unknown = err
 		}
 		return errors.Join(err, opening)
 	}
 	old := l.file
-	l.file = now
-	if st, err := now.Stat(); err == nil {
-		l.end = st.Size()
-	} else {
-		l.unknown = err
-	}
+	l.file, l.end = now, l.begin+int64(len(raw))
 	return old.Close()
 }
 

@@ -67,6 +67,8 @@ func TestADamagedJournalIsAnErrorOrWhatWasAcknowledged(t *testing.T) {
 		report := expect.Must(f.Apply(t.Context(), next.changes(r)))(t)
 		f.state = next
 		expect.Same(t, report.Generation, g+1, "generation behind what was cut")
+		expect.OK(t, f.Close())
+		f.open(t)
 		f.same(t, "behind what was cut")
 		expect.OK(t, f.Close())
 	}

@@ -252,11 +252,10 @@ func (l *Live) put(t *Table, of nodes, first int64, raw []byte) error {
 	if err != nil {
 		return err
 	}
-	before := l.undo.nodesOf(t)
 	if err := r.pool.Split(n, 256, func(lo, hi int64) {
 		for i := lo; i < hi; i++ {
 			v := of.at(first + i)
-			differ[i] = v >= before || !bytes.Equal(raw[i*row:(i+1)*row], t.rows(v, v+1))
+			differ[i] = !bytes.Equal(raw[i*row:(i+1)*row], t.rows(v, v+1))
 		}
 	}); err != nil {
 		return err

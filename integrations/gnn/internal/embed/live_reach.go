@@ -69,14 +69,6 @@ func (u *undo) end() {
 	*u = undo{spare: spare}
 }
 
-// nodesOf returns how many rows a table had before.
-func (u *undo) nodesOf(t *Table) int64 {
-	if n, grown := u.rows[t]; grown {
-		return n
-	}
-	return t.Rows
-}
-
 // marks are nodes of a type: which, and in the order in which they came.
 type marks struct {
 	set  set
@@ -213,14 +205,13 @@ func (l *Live) feature(c *ChangedRows) {
 	one, x := saved{t: t}, make([]float32, width)
 	row := t.rowBytes()
 	raw := make([]byte, row)
-	before := l.undo.nodesOf(t)
 	for i, id := range c.IDs {
 		copy(x, c.Rows[i*width:(i+1)*width])
 		if in.Normalise {
 			Normalise(x, width)
 		}
 		t.DType.PutFloats(raw, x)
-		if at := t.rows(id, id+1); id >= before || string(at) != string(raw) {
+		if at := t.rows(id, id+1); string(at) != string(raw) {
 			one.nodes, one.rows = append(one.nodes, int32(id)), append(one.rows, at...)
 			copy(at, raw)
 		}

@@ -37,11 +37,11 @@ import (
 //	khop:  {"generation":8,"nodes":2001,"feature_rows":2,"edges":2,"steps":[{"step":"layer 1","rows":31},..],
 //	        "edges_read":977,"seconds":0.002,"journal_bytes":723}
 //
-// makes changes, as gnn.Changes describes them, first "remove", then "add". Each of the three lists may be left out, and
-// so may "type" and "edges" where the graph has one type. The ids (count) lie at ids_at, their rows (count times the
-// width of the type's features) at rows_at; sources and destinations (count each) at src_at and dst_at. The answer comes
-// when the changes are on the disk: a process that is killed later has them when it is opened again. "steps" says how
-// many rows of each step were made again.
+// makes changes, as gnn.Changes describes them, first "remove", then "add". Each of the three lists may be left out,
+// and so may "type" and "edges" where the graph has one type. The ids (count) lie at ids_at, their rows (count times
+// the width of the type's features) at rows_at; sources and destinations (count each) at src_at and dst_at. The answer
+// comes when the changes are on the disk: a process that is killed later has them when it is opened again. "steps" says
+// how many rows of each step were made again.
 //
 //	asks:  {"rows":{"count":3,"ids_at":0,"to_at":24}}
 //	khop:  {"generation":8}
@@ -60,15 +60,15 @@ import (
 // until it is opened again), "memory" (pinned.ErrLimit) and "failed" (any other, such as a layer's error). Only an end
 // of the input ends khop, with status 0.
 //
-// With --layers and --blocks layers are computed as docs/embed.md describes: lines that begin with {"layer": are blocks,
-// which come before the first answer, and between a request "apply" and its answer. Who asks answers each of them with
-// an empty line, or an error's text, before it sends another request.
+// With --layers and --blocks layers are computed as docs/embed.md describes: lines that begin with {"layer": are
+// blocks, which come before the first answer, and between a request "apply" and its answer. Who asks answers each of
+// them with an empty line, or an error's text, before it sends another request.
 
 // liveFlags are those of rows that follow changes.
 type liveFlags struct {
 	Live    bool   `hidden:"" help:"Keep rows that follow changes, which standard input asks for."`
 	Changes string `hidden:"" placeholder:"FILE" type:"path" help:"With --live: file to exchange arrays through."`
-	Journal string `hidden:"" placeholder:"FOLDER" type:"path" help:"With --live: folder of changes; DATASET.khop-live."`
+	Journal string `hidden:"" placeholder:"FOLDER" type:"path" help:"With --live: folder of its journal."`
 
 	said []string // names of all options that are given
 }

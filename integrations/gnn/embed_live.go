@@ -78,8 +78,8 @@ type LiveStep struct {
 // Live has rows for all nodes of a type, which follow changes of the graph and its features: after each Apply they have
 // the bytes of Embed over a dataset with all changes. Apply makes rows again, of all of their edges, which the changes
 // reach; it adds no differences. Layers of one's own (LiveOptions.Rows) have the same bytes as far as their function
-// gives a row the same bytes in any block: blocks are of up to 4,096 of the nodes that are reached, so that torch, whose
-// rounding depends on a row's place, may differ in last bits.
+// gives a row the same bytes in any block: blocks are of up to 4,096 of the nodes that are reached, so that torch,
+// whose rounding depends on a row's place, may differ in last bits.
 //
 // Edges, features and the rows of all layers are in memory. Changes are in a journal, which one process has open at a
 // time: Apply returns when they are on its disk. OpenLive reads dataset and journal. Neither changes the dataset.
@@ -155,7 +155,8 @@ func (e *embedding) inputs(g *graph.Graph) ([]embed.Input, error) {
 // Apply makes changes, and returns when the journal has them on its disk and Rows gives the rows that they lead to, a
 // new generation. Changes without rows and edges are a generation, too. After any error nothing has changed, and the
 // generation is the old one: ErrChanges for changes that cannot be made, those of ctx, of layers, and of the disk. When
-// nobody knows what a failed disk has written, all that follow are refused (ErrJournal) until the journal is opened again.
+// nobody knows what a failed disk has written, all that follow are refused (ErrJournal) until the journal is opened
+// again.
 func (l *Live) Apply(ctx context.Context, c *Changes) (*LiveReport, error) {
 	change, err := l.change(c)
 	if err != nil {
@@ -165,8 +166,8 @@ func (l *Live) Apply(ctx context.Context, c *Changes) (*LiveReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &LiveReport{Generation: of.Generation, Nodes: of.Nodes, Rows: of.Rows, Edges: of.Edges, EdgesRead: of.EdgesRead,
-		Seconds: of.Seconds, Journal: of.LogBytes}
+	r := &LiveReport{Generation: of.Generation, Nodes: of.Nodes, Rows: of.Rows, Edges: of.Edges,
+		EdgesRead: of.EdgesRead, Seconds: of.Seconds, Journal: of.LogBytes}
 	for k, name := range l.steps {
 		r.Steps = append(r.Steps, LiveStep{name, of.Made[k]})
 	}
@@ -245,7 +246,8 @@ func (l *Live) Width() int {
 	return width
 }
 
-// FeatureWidth returns how many numbers a row of features has of nodes of a type ("": the only one); 0 without features.
+// FeatureWidth returns how many numbers a row of features has of nodes of a type ("": the only one); 0 without
+// features.
 func (l *Live) FeatureWidth(nodes string) (int, error) {
 	t, err := l.nodeType(nodes)
 	if err != nil {

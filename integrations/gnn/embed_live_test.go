@@ -325,8 +325,9 @@ func liveOfLayers(t testing.TB, r *rand.Rand) *followed {
 }
 
 // TestLiveRowsAreThoseOfARunFromScratch makes drawn changes one after the other, of graphs with one type and several,
-// and compares all rows, after each of them, with a run over a graph that was built from a list of its own. Some changes
-// are refused or cancelled, and now and then all is closed and opened again. KHOP_DRAWS says how many are drawn.
+// and compares all rows, after each of them, with a run over a graph that was built from a list of its own. Some
+// changes are refused or cancelled, and now and then all is closed and opened again. KHOP_DRAWS says how many are
+// drawn.
 func TestLiveRowsAreThoseOfARunFromScratch(t *testing.T) {
 	r := rand.New(rand.NewPCG(expect.Seed(t), 12))
 	var files []string

@@ -39,7 +39,7 @@ type oldList struct {
 // listSlack is which part of an array is room for lists that change: one in so many.
 const listSlack = 4
 
-// listBytes returns what lists of so many edges and nodes take, while their array moves, too.
+// listBytes returns what lists of these numbers of edges and nodes take, while their array moves, too.
 func listBytes(edges, nodes int64) int64 { return 2*4*(edges+edges/listSlack+minSlack) + 12*nodes }
 
 // minSlack is the least room for lists that change, in elements.
@@ -113,7 +113,7 @@ func (l *lists) add(nodes []int64) {
 	}
 }
 
-// link is an edge, as lists have it: who has the list, and what is in it.
+// link is an edge of a list: who has the list, and what is in it.
 type link struct{ node, other int32 }
 
 func byNode(a, b link) int { return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.other, b.other)) }
@@ -123,8 +123,8 @@ type missingEdge link
 
 func (m *missingEdge) Error() string { return fmt.Sprintf("%d, %d", m.other, m.node) }
 
-// edit takes edges of a type away, and adds others behind that: both ascend by node, and then by neighbour. It returns the nodes whose lists differ, ascending. An
-// edge that is not there is a missingEdge; undone takes back what was done.
+// edit takes edges of a type away, and adds others behind that: both ascend by node, and then by neighbour. It returns
+// the nodes whose lists differ, ascending. An edge that is not there is a missingEdge; undone takes back what was done.
 func (l *lists) edit(edges int, remove, add []link) (touched []int32, err error) {
 	for len(remove)+len(add) > 0 {
 		node := int32(math.MaxInt32)

@@ -117,7 +117,7 @@ func (l *Live) fits() error {
 		tables += 2 * listBytes(of.Count, (schema.Nodes[of.Src].Count+schema.Nodes[of.Dst].Count)/2)
 	}
 	if need := tables + largest + 2*residentRange; need > l.run.opt.Memory {
-		return fmt.Errorf("%w: rows that follow changes take %s for edges, features and the rows of all layers in memory, "+
+		return fmt.Errorf("%w: rows that follow changes take %s for edges, features and the rows of all layers, "+
 			"and the limit is %s; allow that much", pinned.ErrLimit, machine.Bytes(need),
 			machine.Bytes(l.run.opt.Memory))
 	}

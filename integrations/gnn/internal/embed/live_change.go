@@ -77,8 +77,8 @@ func (c *Change) check(schema *graph.Schema, nodes []int64, inputs []Input) (*ch
 				return nil, fmt.Errorf("%w: features of node type %q: id %d is there twice; give each row once",
 					ErrChange, name, v)
 			case v > to.nodes[t]:
-				return nil, fmt.Errorf("%w: features of node type %q: id %d, and there are %d nodes; new ones have the "+
-					"ids from there on, without holes: give %d, too", ErrChange, name, v, nodes[t], to.nodes[t])
+				return nil, fmt.Errorf("%w: features of node type %q: id %d, and there are %d nodes; new ones have "+
+					"the ids from there on, without holes: give %d, too", ErrChange, name, v, nodes[t], to.nodes[t])
 			case v == to.nodes[t]:
 				to.nodes[t]++
 			}
@@ -146,9 +146,9 @@ func (c *checked) take(what string, all []ChangedEdges, schema *graph.Schema) er
 		for k, j := range one.Src {
 			v := one.Dst[k]
 			if j < 0 || j >= c.nodes[e.Src] || v < 0 || v >= c.nodes[e.Dst] {
-				return fmt.Errorf("%w: %s %v: edge %d, from %d to %d, and there are %d nodes of type %q and %d of type "+
-					"%q; new nodes come with rows of features", ErrChange, what, e, k, j, v, c.nodes[e.Src], e.Source,
-					c.nodes[e.Dst], e.Target)
+				return fmt.Errorf("%w: %s %v: edge %d, from %d to %d, and there are %d nodes of type %q and %d of "+
+					"type %q; new nodes come with rows of features", ErrChange, what, e, k, j, v, c.nodes[e.Src],
+					e.Source, c.nodes[e.Dst], e.Target)
 			}
 			*in, *out = append(*in, link{int32(v), int32(j)}), append(*out, link{int32(j), int32(v)})
 		}

@@ -17,10 +17,10 @@ import (
 )
 
 // A changeLog is the file of the changes that were acknowledged: a line of JSON that names the program, and a record
-// for each change. A record is a head (how many bytes the change has, its generation, and a checksum of both: 8 bytes each,
-// little-endian), the change, and a checksum of the change. A process that is killed leaves the beginning of a record
-// at the end, which is cut off; a machine that loses power may leave zeros there, too. All else that is not as it was
-// written is an error.
+// for each change. A record is a head (how many bytes the change has, its generation, and a checksum of both: 8 bytes
+// each, little-endian), the change, and a checksum of the change. A process that is killed leaves the beginning of a
+// record at the end, which is cut off; a machine that loses power may leave zeros there, too. All else that is not as
+// it was written is an error.
 type changeLog struct {
 	path       string
 	file, lock *os.File
@@ -99,8 +99,8 @@ func (l *changeLog) replace(head, record []byte) error {
 
 // wrong is an error of the file at a place.
 func (l *changeLog) wrong(at int64, what string) error {
-	return fmt.Errorf("%w: %s: at byte %d %s; see whether its disk is damaged, and bring the file back from a copy, or "+
-		"remove the folder to begin with the dataset", ErrLog, l.path, at, what)
+	return fmt.Errorf("%w: %s: at byte %d %s; see whether its disk is damaged, and bring the file back from a copy, "+
+		"or remove the folder to begin with the dataset", ErrLog, l.path, at, what)
 }
 
 // read reads what is there, which is of a program, and cuts off a record that was not finished.
@@ -148,7 +148,7 @@ func (l *changeLog) read(want []byte) (*Change, error) {
 	return m.change(), nil
 }
 
-// next reads the record at the end of those before, of which so many bytes are left; nil where there is none, or its
+// next reads the record at the end of those before, of which left bytes are left; nil where there is none, or its
 // beginning only.
 func (l *changeLog) next(left int64) (*Change, error) {
 	if left < headBytes {
@@ -234,8 +234,8 @@ func (l *changeLog) usable() error {
 	if l.unknown == nil {
 		return nil
 	}
-	return fmt.Errorf("%w: nobody knows whether %s has the last change since its disk failed: %w; see to the disk, close "+
-		"this and open it again, and see which generation is there", ErrLog, l.path, l.unknown)
+	return fmt.Errorf("%w: nobody knows whether %s has the last change since its disk failed: %w; see to the disk, "+
+		"close this and open it again, and see which generation is there", ErrLog, l.path, l.unknown)
 }
 
 // compact makes all records one.

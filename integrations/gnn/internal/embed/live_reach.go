@@ -126,8 +126,8 @@ func (l *Live) begin(change *Change) error {
 		of := &c.edits[e]
 		l.undo.inLists[e], err = l.in.edit(e, of.inLess, of.inMore)
 		if gone := (*missingEdge)(nil); errors.As(err, &gone) {
-			return fmt.Errorf("%w: remove %v: there is no edge from %d to %d, or not so many; name edges that are there",
-				ErrChange, &schema.Edges[e], gone.other, gone.node)
+			return fmt.Errorf("%w: remove %v: there is no edge from %d to %d, or not as many; name edges that are "+
+				"there", ErrChange, &schema.Edges[e], gone.other, gone.node)
 		}
 		if err != nil {
 			return err

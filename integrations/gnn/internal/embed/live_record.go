@@ -48,13 +48,13 @@ func (c *Change) bytes() []byte {
 	return to
 }
 
-// reader reads a change, whoever wrote it: failed says that there are not so many bytes.
+// reader reads a change, whoever wrote it: failed says that it ended early.
 type reader struct {
 	left   []byte
 	failed bool
 }
 
-// take returns n elements of so many bytes.
+// take returns n elements of size bytes.
 func (r *reader) take(n uint64, size int) []byte {
 	if r.failed || n > uint64(len(r.left)/size) {
 		r.failed = true

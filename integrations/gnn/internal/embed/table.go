@@ -120,8 +120,8 @@ func (t *Table) hold(memory pinned.Options) (err error) {
 	return nil
 }
 
-// grow gives a table in memory another number of rows, and keeps those that stay. With more it may move; it has room for
-// an eighth more then.
+// grow gives a table in memory another number of rows, and keeps those that stay. With more it may move; it has room
+// for an eighth more then.
 func (t *Table) grow(rows int64, memory pinned.Options) error {
 	size := rows * t.rowBytes()
 	if t.region == nil || size > t.region.Len() {

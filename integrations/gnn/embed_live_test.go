@@ -76,17 +76,22 @@ func (s *liveState) graph(t testing.TB) *graph.Graph {
 	return graphs.New(t, data)
 }
 
-// drawnState draws a graph with several equal edges, edges from nodes to themselves, and a node that many edges have.
+// drawnState draws a graph, small or with some thousand nodes, with several equal edges, edges from nodes to
+// themselves, and a node that many edges have.
 func drawnState(r *rand.Rand, types []string, widths []int, edges []string) *liveState {
 	s := &liveState{types: types, widths: widths, edges: edges, rows: make([][]float32, len(types)),
 		lists: make([][][2]int64, len(edges))}
+	times := 1
+	if r.IntN(6) == 0 { // more than a block of nodes
+		times = 60
+	}
 	for t := range types {
-		for range (20 + r.IntN(80)) * widths[t] {
+		for range times * (20 + r.IntN(80)) * widths[t] {
 			s.rows[t] = append(s.rows[t], float32(r.NormFloat64()))
 		}
 	}
 	for e := range edges {
-		for range 30 + r.IntN(300) {
+		for range times * (30 + r.IntN(300)) {
 			s.lists[e] = append(s.lists[e], s.edge(r, e))
 		}
 	}

@@ -39,8 +39,11 @@ type oldList struct {
 // listSlack is which part of an array is room for lists that change: one in so many.
 const listSlack = 4
 
-// listBytes returns what lists of these numbers of edges and nodes take, while their array moves, too.
-func listBytes(edges, nodes int64) int64 { return 2*4*(edges+edges/listSlack+minSlack) + 12*nodes }
+// listBytes returns what the array of lists of this number of edges takes.
+func listBytes(edges int64) int64 { return 4 * (edges + edges/listSlack + minSlack) }
+
+// nodeBytes is what lists take for a node and an edge type.
+const nodeBytes = 12
 
 // minSlack is the least room for lists that change, in elements.
 const minSlack = 64

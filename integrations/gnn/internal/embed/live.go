@@ -112,10 +112,13 @@ func (l *Live) fits() error {
 		}
 		largest = max(largest, l.run.fixed(s, Resident))
 	}
+	edges := int64(0)
 	for e := range schema.Edges {
 		of := &schema.Edges[e]
-		tables += 2 * listBytes(of.Count, (schema.Nodes[of.Src].Count+schema.Nodes[of.Dst].Count)/2)
+		edges += of.Count
+		tables += nodeBytes * (schema.Nodes[of.Src].Count + schema.Nodes[of.Dst].Count)
 	}
+	tables += 3 * listBytes(edges) // of both directions, and while one of them moves
 	if need := tables + largest + 2*residentRange; need > l.run.opt.Memory {
 		return fmt.Errorf("%w: rows that follow changes take %s for edges, features and the rows of all layers, "+
 			"and the limit is %s; allow that much", pinned.ErrLimit, machine.Bytes(need),

@@ -306,6 +306,14 @@ func (r *run) own(name string, t *Table, of nodes, lo, hi int64) ([]float32, err
 		return nil, err
 	}
 	width := int64(t.Width)
+	if t.near && t.plain() {
+		return to, r.pool.Split(hi-lo, 256, func(a, b int64) {
+			for i := a; i < b; i++ {
+				v := of.at(lo + i)
+				copy(to[i*width:(i+1)*width], floats(t.rows(v, v+1)))
+			}
+		})
+	}
 	return to, of.runs(lo, hi, func(at, first, count int64) error {
 		part := to[(at-lo)*width : (at-lo+count)*width]
 		if count*t.rowBytes() < fewBytes { // through the page cache

@@ -28,7 +28,8 @@ type embedCmd struct {
 
 	Blocks string `placeholder:"FILE" type:"path" help:"With --layers: file to exchange rows and sums through."`
 
-	jsonFlag `embed:""`
+	liveFlags `embed:""`
+	jsonFlag  `embed:""`
 }
 
 // embedResult is what "khop embed --json" prints. Scripts rely on the names.
@@ -42,19 +43,26 @@ func (c *embedCmd) Run(env *environment) error {
 	if remote.IsAddress(c.Dataset) {
 		return usageError("khop embed reads and writes a folder: copy the dataset to one, and name that")
 	}
+	if err := c.check(); err != nil {
+		return err
+	}
 	c.opt.MaxMemory, c.opt.Parquet = env.memory.bytes, export.NewTable
 	if path, err := sparse.TuningPath(); err == nil { // without a home there are no choices
 		if c.opt.Tuning, _, err = env.tuning(path); err != nil {
 			return err
 		}
 	}
+	in := bufio.NewReader(os.Stdin)
 	if c.Blocks != "" {
-		blocks, err := openBlocks(c.Blocks, env.stdout)
+		blocks, err := openBlocks(c.Blocks, in, env.stdout)
 		if err != nil {
 			return err
 		}
 		defer blocks.file.Close()
 		c.opt.Rows = blocks.rows
+	}
+	if c.Live {
+		return c.serveLive(env, in)
 	}
 	result, took, err := watched(env, func(bar *progress) (*gnn.EmbedResult, error) {
 		c.opt.Progress = bar.report()
@@ -119,12 +127,12 @@ type blockSum struct {
 	Floats int    `json:"floats"`
 }
 
-func openBlocks(path string, out io.Writer) (*blocks, error) {
+func openBlocks(path string, in *bufio.Reader, out io.Writer) (*blocks, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
 	}
-	return &blocks{f, json.NewEncoder(out), bufio.NewReader(os.Stdin)}, nil
+	return &blocks{f, json.NewEncoder(out), in}, nil
 }
 
 // errRows is what the other process answers.

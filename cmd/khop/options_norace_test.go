@@ -32,7 +32,7 @@ var ofCommands = map[string]string{
 	"sample": "epoch first batches digest json jsonl",
 	"bench":  "batches warmup no-features no-memcpy limit http json",
 	"plan":   "plot force json price-gb price-requests",
-	"embed":  "blocks json",
+	"embed":  "blocks live changes journal json",
 	"info":   "deep plot force json",
 	"stage":  "json", "report": "force",
 	"options": "json", "samplers": "json", "doctor": "json", "version": "notices json",

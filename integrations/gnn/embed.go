@@ -107,6 +107,7 @@ type embedding struct {
 	opt    EmbedOptions
 	ds     *formats.Dataset
 	p      *embed.Program
+	x      []*embed.Table // features, by type of nodes; nil: no layer reads them
 	folder string
 	out    *embed.Table
 	of     int // type of the nodes whose rows are written
@@ -118,16 +119,12 @@ type embedding struct {
 // the next run with the same options continues from there. The bytes are the same as those of one complete run, with
 // any memory.
 func Embed(ctx context.Context, dir string, opt EmbedOptions) (*EmbedResult, error) {
-	option.Fill(&opt)
-	opt.LayerDType = cmp.Or(opt.LayerDType, unified.Float32.String())
-	if err := option.Check(ErrOptions, opt); err != nil {
-		return nil, err
-	}
-	e := &embedding{dir: filepath.Clean(dir), opt: opt}
+	e := &embedding{dir: dir, opt: opt}
 	defer e.close()
-	if err := e.open(ctx); err != nil {
+	if err := e.prepare(ctx); err != nil {
 		return nil, err
 	}
+	opt = e.opt
 	run := embed.Options{Folder: e.folder, Memory: opt.MaxMemory, Workers: opt.Workers, Tuning: opt.Tuning,
 		Keep: opt.Keep, SaveEvery: opt.NoteEvery, Progress: opt.Progress}
 	if opt.Plan {
@@ -157,6 +154,17 @@ func Embed(ctx context.Context, dir string, opt EmbedOptions) (*EmbedResult, err
 		_ = os.RemoveAll(e.folder) // the column is there, and the next run uses the folder for its own
 	}
 	return result, nil
+}
+
+// prepare checks the options, and opens dataset and model.
+func (e *embedding) prepare(ctx context.Context) error {
+	option.Fill(&e.opt)
+	e.opt.LayerDType = cmp.Or(e.opt.LayerDType, unified.Float32.String())
+	if err := option.Check(ErrOptions, e.opt); err != nil {
+		return err
+	}
+	e.dir = filepath.Clean(e.dir)
+	return e.open(ctx)
 }
 
 // verify compares edges, features and their scales with their checksums: rows of what is damaged would be written as
@@ -241,6 +249,7 @@ func (e *embedding) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	e.x = x
 	if e.opt.Layer > len(layers) {
 		return option.Errorf(ErrOptions, e.opt, "Layer", " is %d, and the model has %d", e.opt.Layer, len(layers))
 	}

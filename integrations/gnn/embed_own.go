@@ -94,7 +94,7 @@ func (o *EmbedOptions) ownRows(schema *graph.Schema, number int) func(b *embed.B
 			}
 		}
 		if err := o.Rows(number, schema.Nodes[b.Type].Name, own, sums, y); err != nil {
-			return fmt.Errorf("layer %d: %w; mend it, and run the same again: what is finished is kept", number+1, err)
+			return fmt.Errorf("layer %d: %w; mend it, and do the same again", number+1, err)
 		}
 		return nil
 	}

@@ -41,9 +41,10 @@ func (n nodes) runs(lo, hi int64, f func(at, first, count int64) error) error {
 	return nil
 }
 
-// topology is a graph's in-edges, by type.
+// topology is in-edges by type: a graph's, or those of lists that change.
 type topology struct {
 	g      *graph.Graph
+	lists  *lists // nil: the graph's
 	indptr []int64
 	narrow []int32 // one of the two
 	wide   []int64
@@ -71,6 +72,9 @@ func newTopology(g *graph.Graph) (*topology, error) {
 
 // between returns where edges of a type lie among those of a node, of the edge type's target.
 func (t *topology) between(edges int, node int64) (lo, hi int64) {
+	if t.lists != nil {
+		return t.lists.between(edges, node)
+	}
 	v := node + t.g.Offset(t.g.Schema().Edges[edges].Dst)
 	lo, hi = t.indptr[v], t.indptr[v+1]
 	switch {
@@ -82,10 +86,19 @@ func (t *topology) between(edges int, node int64) (lo, hi int64) {
 	return lo, hi
 }
 
+// nodes returns how many nodes of a type there are.
+func (t *topology) nodes(of int) int64 {
+	if t.lists != nil {
+		return t.lists.nodes[of]
+	}
+	return t.g.Schema().Nodes[of].Count
+}
+
 // count returns how many edges of a type the nodes numbered lo to hi have.
 func (t *topology) count(edges int, of nodes, lo, hi int64) (n int64) {
 	e := &t.g.Schema().Edges[edges]
 	switch {
+	case t.lists != nil:
 	case of.list == nil && hi-lo == t.g.Schema().Nodes[e.Dst].Count:
 		return e.Count
 	case of.list == nil && t.single():
@@ -109,7 +122,20 @@ func ofType[T uint8 | uint16](types []T, lo, hi int64, edges int) (int64, int64)
 	return lo + int64(first), lo + int64(end)
 }
 
-// source returns the own id of an edge's source, of a type whose first fused id is given.
+// offset returns what is taken from a source of edges of a type for its own id.
+func (t *topology) offset(edges int) int64 {
+	if t.lists != nil {
+		return 0
+	}
+	return t.g.Offset(t.g.Schema().Edges[edges].Src)
+}
+
+// sorted reports whether sources of edges of a type ascend.
+func (t *topology) sorted(edges int) bool {
+	return t.lists != nil || t.g.Schema().Edges[edges].Order == graph.BySource
+}
+
+// source returns the own id of an edge's source, with the offset of its type.
 func (t *topology) source(at, offset int64) int64 {
 	if t.narrow != nil {
 		return int64(t.narrow[at]) - offset
@@ -148,7 +174,7 @@ func (t *topology) single() bool { return t.byte8 == nil && t.byte16 == nil }
 // views reports whether edges of a type lie in the files as links must.
 func (t *topology) views(edges int) bool {
 	e := &t.g.Schema().Edges[edges]
-	return t.single() && e.Order == graph.BySource && t.g.Offset(e.Src) == 0
+	return t.lists == nil && t.single() && e.Order == graph.BySource && t.g.Offset(e.Src) == 0
 }
 
 // links returns the edges of some nodes, with those from a node to itself that are missing where loops is set. They
@@ -161,15 +187,14 @@ func (r *run) links(rel *Relation, of nodes, lo, hi int64, loops bool) (*links, 
 	}
 	l := &links{start: start}
 	start[0] = 0
-	read := 8 * n
-	defer func() { r.now.Did.Read += read }()
+	defer func() { r.linked += start[n] }()
+	r.now.Did.Read += 8*n + t.count(rel.Edges, of, lo, hi)*r.p.Graph.Indices().DType().Size()
 	if of.list == nil && !loops && !rel.Once && t.views(rel.Edges) {
 		indptr := t.indptr[t.g.Offset(t.g.Schema().Edges[rel.Edges].Dst)+lo:]
 		base := indptr[0]
 		for i := range n {
 			start[i+1] = indptr[i+1] - base
 		}
-		read += start[n] * r.p.Graph.Indices().DType().Size()
 		if t.narrow != nil {
 			l.narrow = t.narrow[base:indptr[n]]
 		} else {
@@ -177,13 +202,15 @@ func (r *run) links(rel *Relation, of nodes, lo, hi int64, loops bool) (*links, 
 		}
 		return l, nil
 	}
-	for i := range n {
-		from, to := t.between(rel.Edges, of.at(lo+i))
-		start[i+1] = start[i] + to - from
-		read += (to - from) * r.p.Graph.Indices().DType().Size()
-		if loops {
-			start[i+1]++ // at most
+	if err := r.pool.Split(n, 256, func(a, b int64) {
+		for i := a; i < b; i++ {
+			start[i+1] = t.length(rel, of.at(lo+i), loops)
 		}
+	}); err != nil {
+		return nil, err
+	}
+	for i := range n {
+		start[i+1] += start[i]
 	}
 	if t.narrow != nil {
 		l.narrow, err = room[int32](r, "index", start[n])
@@ -193,76 +220,88 @@ func (r *run) links(rel *Relation, of nodes, lo, hi int64, loops bool) (*links, 
 	if err != nil {
 		return nil, err
 	}
-	at := int64(0)
-	for i := range n {
-		start[i] = at
-		if t.narrow != nil {
-			at += copyRow(l.narrow[at:], t, rel, of.at(lo+i), loops)
-		} else {
-			at += copyRow(l.wide[at:], t, rel, of.at(lo+i), loops)
+	return l, r.pool.Split(n, 256, func(a, b int64) {
+		for i := a; i < b; i++ {
+			if t.lists != nil && !rel.Once {
+				to := l.narrow[start[i]:start[i+1]]
+				if n := copy(to, t.lists.of(rel.Edges, of.at(lo+i))); n < len(to) {
+					to[n] = int32(of.at(lo + i))
+				}
+			} else if t.narrow != nil {
+				copyRow(l.narrow[start[i]:start[i+1]], t, rel, of.at(lo+i), loops)
+			} else {
+				copyRow(l.wide[start[i]:start[i+1]], t, rel, of.at(lo+i), loops)
+			}
 		}
+	})
+}
+
+// length returns how many sources copyRow writes.
+func (t *topology) length(rel *Relation, node int64, loops bool) int64 {
+	lo, hi := t.between(rel.Edges, node)
+	if !loops && !rel.Once {
+		return hi - lo
 	}
-	start[n] = at
-	if t.narrow != nil {
-		l.narrow = l.narrow[:at]
-	} else {
-		l.wide = l.wide[:at]
+	switch same := t.loops(rel.Edges, node); {
+	case same == 0 && loops:
+		return hi - lo + 1
+	case same > 1 && rel.Once:
+		return hi - lo - same + 1
 	}
-	return l, nil
+	return hi - lo
 }
 
 // copyRow writes the sources of a node's edges, ascending, with one loop where the relation has them once, and the node
-// last where loops is set and it is not among them. It returns how many there are.
-func copyRow[I int32 | int64](to []I, t *topology, rel *Relation, node int64, loops bool) int64 {
-	e := &t.g.Schema().Edges[rel.Edges]
+// last where loops is set and it is not among them.
+func copyRow[I int32 | int64](to []I, t *topology, rel *Relation, node int64, loops bool) {
 	lo, hi := t.between(rel.Edges, node)
-	offset, n := t.g.Offset(e.Src), hi-lo
-	for k := range n {
-		to[k] = I(t.source(lo+k, offset))
+	offset, once, n := t.offset(rel.Edges), false, 0
+	for ; lo < hi; lo++ {
+		j := t.source(lo, offset)
+		if j == node && rel.Once {
+			if once {
+				continue
+			}
+			once = true
+		}
+		to[n] = I(j)
+		n++
 	}
-	if e.Order != graph.BySource {
+	if !t.sorted(rel.Edges) {
 		slices.Sort(to[:n])
 	}
-	if !loops && !rel.Once {
-		return n
-	}
-	at, has := slices.BinarySearch(to[:n], I(node))
-	if loops && !has {
+	if n < len(to) { // the loop that is missing
 		to[n] = I(node)
-		return n + 1
 	}
-	if rel.Once && has {
-		more := at + 1
-		for int64(more) < n && to[more] == I(node) {
-			more++
-		}
-		n = int64(at + 1 + copy(to[at+1:], to[more:n]))
-	}
-	return n
 }
 
 // loop reports whether a node has an edge of a type to itself.
-func (t *topology) loop(edges int, node int64) bool {
-	e := &t.g.Schema().Edges[edges]
+func (t *topology) loop(edges int, node int64) bool { return t.loops(edges, node) > 0 }
+
+// loops returns how many edges of a type a node has to itself.
+func (t *topology) loops(edges int, node int64) (n int64) {
 	lo, hi := t.between(edges, node)
-	offset := t.g.Offset(e.Src)
-	if e.Order == graph.BySource {
+	offset := t.offset(edges)
+	if t.sorted(edges) {
 		at := lo
-		for n := hi - lo; n > 0; {
-			if half := n / 2; t.source(at+half, offset) < node {
-				at, n = at+half+1, n-half-1
+		for left := hi - lo; left > 0; {
+			if half := left / 2; t.source(at+half, offset) < node {
+				at, left = at+half+1, left-half-1
 			} else {
-				n = half
+				left = half
 			}
 		}
-		return at < hi && t.source(at, offset) == node
+		for ; at < hi && t.source(at, offset) == node; at++ {
+			n++
+		}
+		return n
 	}
 	for ; lo < hi; lo++ {
 		if t.source(lo, offset) == node {
-			return true
+			n++
 		}
 	}
-	return false
+	return n
 }
 
 // degrees are those of sources in GCN's norm, with the loops that a relation adds: of edges that leave them, or that
@@ -284,13 +323,13 @@ func (r *run) degreesOf(rel *Relation) (*degrees, error) {
 		return d, nil
 	}
 	t := r.topology
-	of, err := room[uint32](r, name, r.p.Graph.Schema().Nodes[e.Src].Count)
+	of, err := room[uint32](r, name, t.nodes(e.Src))
 	if err != nil {
 		return nil, err
 	}
 	clear(of)
-	offset := t.g.Offset(e.Src)
-	for v := range r.p.Graph.Schema().Nodes[e.Dst].Count {
+	offset := t.offset(rel.Edges)
+	for v := range t.nodes(e.Dst) {
 		lo, hi := t.between(rel.Edges, v)
 		loop, both := false, rel.Reduce == NormIn
 		for ; lo < hi; lo++ {

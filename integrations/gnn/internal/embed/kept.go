@@ -134,7 +134,7 @@ func (r *run) columnSums(t *Table, emit func([]uint64) error) error {
 // sum is that of the sources of a node's edges of a type.
 func (t *topology) sum(edges int, node int64) uint64 {
 	lo, hi := t.between(edges, node)
-	offset := t.g.Offset(t.g.Schema().Edges[edges].Src)
+	offset := t.offset(edges)
 	return sumOfList(node, hi-lo, func(i int64) int64 { return t.source(lo+i, offset) })
 }
 

@@ -66,6 +66,8 @@ type run struct {
 	update       string // name of the program whose tables are kept; "": there are none
 	only         bool   // sweeps are planned, and no rehearsals made
 	planning     bool   // there will be no run
+	live         *Live  // that takes rows which differ, once tables are made; nil: there is none
+	linked       int64  // edges that were read
 	plans        []*StepReport
 	now          *StepReport // of the step in hand
 }
@@ -336,6 +338,14 @@ func (r *run) own(name string, t *Table, of nodes, lo, hi int64) ([]float32, err
 		return nil, err
 	}
 	width := int64(t.Width)
+	if t.near && t.plain() {
+		return to, r.pool.Split(hi-lo, 256, func(a, b int64) {
+			for i := a; i < b; i++ {
+				v := of.at(lo + i)
+				copy(to[i*width:(i+1)*width], floats(t.rows(v, v+1)))
+			}
+		})
+	}
 	return to, of.runs(lo, hi, func(at, first, count int64) error {
 		part := to[(at-lo)*width : (at-lo+count)*width]
 		if count*t.rowBytes() < fewBytes { // through the page cache
@@ -420,6 +430,9 @@ func (r *run) put(number int, t *Table, of nodes, first int64, x []float32) erro
 		return err
 	}
 	row := t.rowBytes()
+	if r.live != nil {
+		return r.live.put(t, of, first, raw)
+	}
 	if t.file != nil {
 		r.now.Did.Written += int64(len(raw))
 	}

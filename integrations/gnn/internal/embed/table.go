@@ -120,6 +120,29 @@ func (t *Table) hold(memory pinned.Options) (err error) {
 	return nil
 }
 
+// grow gives a table in memory another number of rows, and keeps those that stay. With more it may move; it has room
+// for an eighth more then.
+func (t *Table) grow(rows int64, memory pinned.Options) error {
+	size := rows * t.rowBytes()
+	if t.region == nil || size > t.region.Len() {
+		region, err := pinned.Allocate(max(size+size/growth, 1), memory)
+		if err != nil {
+			return err
+		}
+		copy(region.Bytes(), t.bytes)
+		old := t.region
+		t.region = region
+		if err := old.Close(); err != nil {
+			return err
+		}
+	}
+	t.Rows, t.bytes, t.near = rows, t.region.Bytes()[:size], true
+	return nil
+}
+
+// growth is which part of a table is room for rows to come: one in so many.
+const growth = 8
+
 // create gives a table a file, which keeps what it holds.
 func (t *Table) create(path string) (err error) {
 	if t.file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {

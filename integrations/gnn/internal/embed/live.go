@@ -1,0 +1,376 @@
+package embed
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/sparse"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Live is the tables of a program in memory, which follow changes of its graph and features. A change makes again the
+// rows that it reaches, of all of their edges: they have the bytes of a run over the graph that has changed. Apply,
+// Compact and Close come one after the other; Rows may come from any goroutine at any time.
+type Live struct {
+	run      *run
+	log      *changeLog
+	inputs   []Input // by type of nodes
+	in, out  *lists
+	marks    []marks              // by type of nodes: those of a step
+	from     []marks              // by type of nodes: sources
+	normed   map[string]*Relation // by name of their degrees
+	undo     undo
+	applying sync.Mutex
+	closed   bool
+
+	mu         sync.RWMutex // of what follows
+	last       *Table
+	rows       int64
+	generation uint64
+}
+
+// LiveOptions say how a program is held in memory. They change no byte of what it makes.
+type LiveOptions struct {
+	Folder   string // of the log of changes, which is made and stays
+	Dataset  string // tells graphs and features apart
+	Memory   int64  // to take at most; 0: half of what is free
+	Workers  int
+	Tuning   *sparse.Tuning
+	Progress func(step string, done, total int64)
+}
+
+// LiveReport is what a change came to.
+type LiveReport struct {
+	Generation uint64
+	Nodes      int64   // with rows in the last table
+	Rows       int64   // of features that changed
+	Edges      int64   // that were added or taken away
+	Made       []int64 // [step] rows that were made again
+	EdgesRead  int64
+	Seconds    float64
+	LogBytes   int64
+}
+
+// errClosed is returned by a Live that is closed.
+var errClosed = errors.New("embed: rows that follow changes: it is closed")
+
+// OpenLive makes all tables of a program in memory, after the changes of the log in its folder. inputs are the features
+// of each type of nodes. The graph is not read any more after that.
+func OpenLive(ctx context.Context, p *Program, inputs []Input, opt LiveOptions) (l *Live, err error) {
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	if opt.Memory == 0 {
+		opt.Memory = machine.Probe().Room() / 2
+	}
+	r := &run{ctx: ctx, p: p, rooms: map[string]*pinned.Buffer{}, wide: map[*Table][]float32{},
+		degrees: map[string]*degrees{}, indexMissing: -1, of: make([]nodes, len(p.Steps)),
+		opt: Options{Memory: opt.Memory, Progress: opt.Progress}}
+	r.pool = sparse.Open(sparse.Options{Workers: opt.Workers, Tuning: opt.Tuning})
+	l = &Live{run: r, inputs: inputs, normed: map[string]*Relation{}}
+	l.last = p.Steps[len(p.Steps)-1].To[0]
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.Close())
+		}
+	}()
+	err = pinned.Guard(func() (err error) {
+		if r.topology, err = newTopology(p.Graph); err != nil {
+			return err
+		}
+		if err := l.fits(); err != nil {
+			return err
+		}
+		var before *Change
+		if l.log, before, err = openLog(opt.Folder, opt.Dataset, p.Base); err != nil {
+			return err
+		}
+		return l.open(before)
+	})
+	return l, err
+}
+
+// fits refuses what takes more memory than is allowed.
+func (l *Live) fits() error {
+	schema, tables, largest := l.run.p.Graph.Schema(), int64(0), int64(0)
+	for i := range l.inputs {
+		if in := &l.inputs[i]; in.Table != nil {
+			tables += in.Table.Rows * int64(in.Width) * 4 * (growth + 1) / growth
+		}
+	}
+	for _, s := range l.run.p.Steps {
+		for _, t := range s.To { // a copy is for a change that ends early, or rows that nobody sees yet
+			tables += 2 * t.size() * (growth + 1) / growth
+		}
+		largest = max(largest, l.run.fixed(s, Resident))
+	}
+	edges := int64(0)
+	for e := range schema.Edges {
+		of := &schema.Edges[e]
+		edges += of.Count
+		tables += nodeBytes * (schema.Nodes[of.Src].Count + schema.Nodes[of.Dst].Count)
+	}
+	tables += 3 * listBytes(edges) // of both directions, and while one of them moves
+	if need := tables + largest + 2*residentRange; need > l.run.opt.Memory {
+		return fmt.Errorf("%w: rows that follow changes take %s for edges, features and the rows of all layers, "+
+			"and the limit is %s; allow that much", pinned.ErrLimit, machine.Bytes(need),
+			machine.Bytes(l.run.opt.Memory))
+	}
+	return nil
+}
+
+// open makes lists and tables of the graph, after changes.
+func (l *Live) open(before *Change) (err error) {
+	r := l.run
+	if l.in, l.out, err = listsOf(r.topology, r.pool, r.memory()); err != nil {
+		return err
+	}
+	r.topology = &topology{g: r.p.Graph, lists: l.in, narrow: l.in.array}
+	l.marks, l.from = make([]marks, len(l.in.nodes)), make([]marks, len(l.in.nodes))
+	for i := range l.inputs {
+		if err := l.inputs[i].hold(r.memory()); err != nil {
+			return err
+		}
+	}
+	for _, s := range r.p.Steps {
+		for i := range s.Sums {
+			if rel := &s.Sums[i]; rel.Reduce.normed() {
+				l.normed[r.degreesName(rel)] = rel
+			}
+		}
+	}
+	if err := l.begin(before); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrLog, l.log.path, err)
+	}
+	l.undo = undo{}
+	for k, s := range r.p.Steps {
+		if err := l.make(k, s, nodes{count: l.in.nodes[s.Type]}); err != nil {
+			return err
+		}
+	}
+	for name, d := range r.degrees { // which grow
+		r.degrees[name] = &degrees{slices.Clone(d.of)}
+		if err := r.rooms[name].Close(); err != nil {
+			return err
+		}
+		delete(r.rooms, name)
+	}
+	l.rows, l.generation, r.live = l.last.Rows, l.log.generation, l
+	return r.ctxErr()
+}
+
+// hold gives a table of features memory of its own, as float32 where package sparse does not read them as they are.
+func (in *Input) hold(memory pinned.Options) error {
+	t := in.Table
+	if t == nil || t.near {
+		return nil
+	}
+	was := *t
+	t.bytes, t.region = nil, nil
+	if !was.operand() {
+		*t = Table{Name: was.Name, Rows: was.Rows, Width: was.Width, DType: unified.Float32}
+	}
+	if err := t.grow(t.Rows, memory); err != nil {
+		return err
+	}
+	if was.operand() {
+		copy(t.bytes, was.bytes)
+	} else {
+		was.widen(floats(t.bytes), was.bytes, 0)
+	}
+	return nil
+}
+
+// make makes rows of a step.
+func (l *Live) make(k int, s *Step, of nodes) error {
+	r := l.run
+	for _, t := range s.To {
+		if t.region == nil {
+			t.Rows = of.count // at first
+			if err := t.grow(t.Rows, r.memory()); err != nil {
+				return err
+			}
+		}
+	}
+	if r.of[k] = of; of.count == 0 {
+		return nil
+	}
+	r.now, r.noted = &StepReport{Way: Resident, room: residentRange}, time.Now()
+	all := [2]int64{0, of.count}
+	r.left, r.from, r.to = [][2]int64{all}, 0, 0
+	if err := r.span(k, s, of, all); err != nil {
+		return fmt.Errorf("%s: %w", s.Name, err)
+	}
+	return nil
+}
+
+// Apply makes a change, and returns when it is on the disk. After an error everything is as before. The change is read
+// until Apply returns.
+func (l *Live) Apply(ctx context.Context, c *Change) (*LiveReport, error) {
+	l.applying.Lock()
+	defer l.applying.Unlock()
+	if l.closed {
+		return nil, errClosed
+	}
+	if err := l.log.usable(); err != nil {
+		return nil, err
+	}
+	began, r := time.Now(), l.run
+	r.ctx, r.linked = ctx, 0
+	report := &LiveReport{Made: make([]int64, len(r.p.Steps))}
+	err := l.begin(c)
+	for k, s := range r.p.Steps {
+		if err == nil {
+			of := l.reached(s)
+			report.Made[k] = of.count
+			err = cmp.Or(l.make(k, s, of), r.ctxErr())
+		}
+	}
+	if err == nil {
+		err = l.log.append(c)
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.back())
+	}
+	report.Rows, report.Edges = c.counts()
+	report.EdgesRead, report.LogBytes, report.Generation = r.linked, l.log.end, l.log.generation
+	report.Nodes = l.last.Rows
+	err = l.show()
+	report.Seconds = time.Since(began).Seconds()
+	return report, err
+}
+
+// put writes rows that differ, and remembers the old ones; those of the last table stay aside. Steps that follow make
+// again only what these reach.
+func (l *Live) put(t *Table, of nodes, first int64, raw []byte) error {
+	r, row := l.run, t.rowBytes()
+	n := int64(len(raw)) / row
+	differ, err := room[bool](r, "differ", n)
+	if err != nil {
+		return err
+	}
+	if err := r.pool.Split(n, 256, func(lo, hi int64) {
+		for i := lo; i < hi; i++ {
+			v := of.at(first + i)
+			differ[i] = !bytes.Equal(raw[i*row:(i+1)*row], t.rows(v, v+1))
+		}
+	}); err != nil {
+		return err
+	}
+	one, from := saved{t: t}, []int64(nil)
+	for i, differs := range differ {
+		if differs {
+			one.nodes, from = append(one.nodes, int32(of.at(first+int64(i)))), append(from, int64(i))
+		}
+	}
+	if one.nodes == nil {
+		return nil
+	}
+	l.undo.changed[t] = append(l.undo.changed[t], one.nodes...)
+	one.rows = l.undo.room(int64(len(from)) * row)
+	last := t == l.last
+	err = r.pool.Split(int64(len(from)), 256, func(lo, hi int64) {
+		for k := lo; k < hi; k++ {
+			v, made := int64(one.nodes[k]), raw[from[k]*row:(from[k]+1)*row]
+			aside := one.rows[k*row : (k+1)*row]
+			if last {
+				copy(aside, made)
+				continue
+			}
+			copy(aside, t.rows(v, v+1))
+			copy(t.rows(v, v+1), made)
+		}
+	})
+	if last {
+		l.undo.shown = append(l.undo.shown, one)
+	} else {
+		l.undo.saved = append(l.undo.saved, one)
+	}
+	return err
+}
+
+// show has readers see what a change made.
+func (l *Live) show() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.undo.shown {
+		if err := l.undo.shown[i].put(l.run.pool); err != nil {
+			l.log.unknown = err
+			return err
+		}
+	}
+	l.rows, l.generation = l.last.Rows, l.log.generation
+	l.undo.end()
+	return nil
+}
+
+// Rows writes rows of the last table, one behind the other, and returns the generation that all of them are of.
+func (l *Live) Rows(to []float32, of []int64) (generation uint64, err error) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if l.last.bytes == nil {
+		return 0, errClosed
+	}
+	width := l.last.Width
+	if len(to) != len(of)*width {
+		return 0, fmt.Errorf("%w: %d numbers for the rows of %d nodes; a row has %d", ErrRows, len(to), len(of), width)
+	}
+	for i, v := range of {
+		if v < 0 || v >= l.rows {
+			return 0, fmt.Errorf("%w: node %d, and there are %d in generation %d", ErrRows, v, l.rows, l.generation)
+		}
+		copy(to[i*width:(i+1)*width], floats(l.last.rows(v, v+1)))
+	}
+	return l.generation, nil
+}
+
+// State returns the generation, and how many rows the last table has in it, of which width.
+func (l *Live) State() (generation uint64, rows int64, width int) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.generation, l.rows, l.last.Width
+}
+
+// Compact makes the changes of the log one, which takes the place of the log. After an error the log is as before.
+func (l *Live) Compact(context.Context) error {
+	l.applying.Lock()
+	defer l.applying.Unlock()
+	if l.closed {
+		return errClosed
+	}
+	return cmp.Or(l.log.usable(), l.log.compact())
+}
+
+// Close frees all memory. The log stays. Later calls do nothing.
+func (l *Live) Close() (err error) {
+	l.applying.Lock()
+	defer l.applying.Unlock()
+	if l.closed {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	for i := range l.inputs {
+		if t := l.inputs[i].Table; t != nil {
+			err = errors.Join(err, t.close())
+		}
+	}
+	for _, all := range []*lists{l.in, l.out} {
+		if all != nil {
+			err = errors.Join(err, all.close())
+		}
+	}
+	if l.log != nil {
+		err = errors.Join(err, l.log.close())
+	}
+	return errors.Join(err, l.run.close())
+}

@@ -85,3 +85,14 @@ def test_no_text_leaves_its_chart(name):
     for text in svg.iter("{http://www.w3.org/2000/svg}text"):
         end = float(text.get("x")) + widths[text.get("class")] * len(text.text)
         assert end <= charts.WIDTH, f"{text.text!r} ends at {end:.0f} of {charts.WIDTH}"
+
+
+def test_the_chart_and_table_of_passes_are_those_of_the_measurement():
+    sys.path[:0] = [str(ROOT / "bench/embed"), str(ROOT / "bench/peers")]
+    import passes
+
+    del sys.path[:2]
+    given = read("embed-passes.json")
+    assert (RESULTS / "embed-passes.svg").read_text(encoding="utf-8") == passes.chart(given), \
+        "run: bench/embed/passes.py --draw docs/results/embed-passes.json"
+    assert passes.table(given) in (RESULTS / "embed.md").read_text(encoding="utf-8")

@@ -4,10 +4,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"math/bits"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/khop-gnn/khop/internal/direct"
@@ -412,18 +412,18 @@ func (h *hubs) spread(in []byte, one *spilled) error {
 	return nil
 }
 
-// Classes of degrees: each up to 31, and then four for each power of two.
+// Classes of degrees: each up to 15, and then two for each power of two.
 const (
-	classes    = 32 + 4*(64-5)
+	classes    = 16 + 2*(64-4)
 	outDegrees = "out-degrees"
 )
 
 func classOf(d int64) int {
-	if d < 32 {
+	if d < 16 {
 		return int(d)
 	}
 	b := bits.Len64(uint64(d)) - 1
-	return 32 + 4*(b-5) + int(d>>(b-2)&3)
+	return 16 + 2*(b-4) + int(d>>(b-1)&1)
 }
 
 // outDegrees counts the edges of each source.
@@ -437,10 +437,9 @@ func (r *run) outDegrees(rel *Relation, of nodes) ([]uint32, error) {
 	if err != nil {
 		return nil, err
 	}
-	for e := l.start[0]; e < l.start[of.count]; e++ {
-		if j := l.source(e); out[j] < math.MaxUint32 {
-			out[j]++
+	return out, r.pool.Split(of.count, max(of.count/64, 1), func(lo, hi int64) {
+		for e := l.start[lo]; e < l.start[hi]; e++ {
+			atomic.AddUint32(&out[l.source(e)], 1)
 		}
-	}
-	return out, nil
+	})
 }

@@ -36,8 +36,13 @@ func (r *run) surveyDegrees(rel *Relation, of nodes) (*degreesSurvey, error) {
 		return nil, err
 	}
 	d := &degreesSurvey{}
-	for _, n := range out {
-		d.out[classOf(int64(n))]++
+	class, err := room[uint8](r, "classes of sources", int64(len(out))) // which caches hold longer than numbers
+	if err != nil {
+		return nil, err
+	}
+	for j, n := range out {
+		class[j] = uint8(classOf(int64(n)))
+		d.out[class[j]]++
 	}
 	var lock sync.Mutex
 	err = r.pool.Split(of.count, max(of.count/64, 1), func(lo, hi int64) {
@@ -47,7 +52,7 @@ func (r *run) surveyDegrees(rel *Relation, of nodes) (*degreesSurvey, error) {
 			c := classOf(l.start[i+1] - l.start[i])
 			in[c]++
 			for e := l.start[i]; e < l.start[i+1]; e++ {
-				edges[classOf(int64(out[l.source(e)]))][c]++
+				edges[class[l.source(e)]][c]++
 			}
 		}
 		lock.Lock()
@@ -63,9 +68,7 @@ func (r *run) surveyDegrees(rel *Relation, of nodes) (*degreesSurvey, error) {
 		return nil, err
 	}
 	r.classed[rel.Edges] = d
-	err = r.rooms[outDegrees].Close()
-	delete(r.rooms, outDegrees)
-	return d, err
+	return d, r.free()
 }
 
 // least returns the hubs for which the fewest edges are spilled, of those whose rows and sums have room: each takes as
@@ -96,10 +99,10 @@ const aheadBytes = 12
 
 // degreeBelow returns a degree that none of a class below one reaches.
 func degreeBelow(class int) int64 {
-	if class < 32 {
+	if class < 16 {
 		return int64(class)
 	}
-	return int64(class%4+4) << ((class-32)/4 + 3)
+	return int64(class%2+2) << ((class-16)/2 + 3)
 }
 
 // planHubs chooses hubs for the memory that there is.

@@ -55,7 +55,7 @@ const (
 var spillBuffer int64 = 64 << 10
 
 // hubbed reports whether a step can be made so.
-func (s *Step) hubbed(r *run, of nodes) bool { return s.windowed(r, of) && r.asTheyLie(&s.Sums[0], of) }
+func (s *Step) hubbed(r *run, of nodes) bool { return s.within(r, of) && r.asTheyLie(&s.Sums[0], of) }
 
 // hubs makes the rows of a step that are left.
 func (r *run) hubs(k int, s *Step, of nodes) (err error) {

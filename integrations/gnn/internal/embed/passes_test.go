@@ -65,6 +65,9 @@ func passesProgram(r *rand.Rand, g *graph.Graph, reduce Reduce, width int) *Prog
 	}
 	second, _ := step("out", mid, own, 1+r.IntN(width))
 	if r.IntN(4) == 0 {
+		second.Rows = 64 // as a function has that is somebody's own
+	}
+	if r.IntN(4) == 0 {
 		second.Own = nil
 		second.Apply = func(b *Block) error {
 			for i := range b.To[0] {

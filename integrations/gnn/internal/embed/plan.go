@@ -41,8 +41,8 @@ func (w *Work) add(o Work) {
 type StepReport struct {
 	Step   string `json:"step"`
 	Nodes  int64  `json:"nodes"`
-	Way    string `json:"way"`          // None, Resident, Sweeps or Gather
-	Passes int    `json:"passes"`       // of sweeps: how often tables are read from one end to the other
+	Way    string `json:"way"`          // None, Resident, Sweeps, ..
+	Passes int    `json:"passes"`       // of sweeps and windows: ranges of nodes
 	Memory int64  `json:"memory_bytes"` // that it takes
 	Plan   Work   `json:"plan"`
 	Did    Work   `json:"did"`

@@ -28,7 +28,7 @@ type Options struct {
 	Memory  int64  // to take at most; 0: a quarter of what is free
 	Workers int
 	Tuning  *sparse.Tuning
-	Way     string // of all sums: resident, sweeps or gather; "": the planner chooses for each step
+	Way     string // of all sums that can be made so; "": the planner chooses for each step
 	// Files keeps all tables in files, which a run that was killed goes on from, also where memory has room for them.
 	Files bool
 	// Keep leaves the tables of all steps in the folder. The next run of a program of the same Base, over a graph with

@@ -41,16 +41,19 @@ type rows struct {
 	free []int32
 }
 
-// windowed reports whether a step can be made in windows: sums over edges within a type, whose weights do not depend on
-// rows of the nodes themselves, by a function that may be given any nodes.
-func (s *Step) windowed(r *run, of nodes) bool {
-	if len(s.Sums) != 1 || s.Rows > 0 || of.list != nil || of.count > math.MaxInt32 {
+// within reports whether a step sums all nodes' edges within a type, of weights that do not depend on rows of the nodes
+// themselves.
+func (s *Step) within(r *run, of nodes) bool {
+	if len(s.Sums) != 1 || of.list != nil || of.count > math.MaxInt32 {
 		return false
 	}
 	rel := &s.Sums[0]
 	e := &r.p.Graph.Schema().Edges[rel.Edges]
 	return rel.Reduce != Attend && e.Src == e.Dst
 }
+
+// windowed reports whether a step can be made in windows: its function may be given any nodes.
+func (s *Step) windowed(r *run, of nodes) bool { return s.within(r, of) && s.Rows == 0 }
 
 // windowUnit is how many nodes' rows a window writes at once: those of a page, where they are wide.
 func (s *Step) windowUnit() int64 {

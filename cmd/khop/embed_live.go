@@ -84,8 +84,8 @@ func (c *embedCmd) take(line *kong.Context) error {
 
 // check refuses options that do not go with rows that follow changes, or only with these.
 func (f *liveFlags) check() error {
-	with := []string{"live", "changes", "journal", "checkpoint", "layers", "name", "type", "blocks", "workers", "parent",
-		option.NameOf(gnn.EmbedOptions{}, "MaxMemory").Option}
+	with := []string{"live", "changes", "journal", "checkpoint", "layers", "name", "type", "blocks", "workers",
+		"parent", option.NameOf(gnn.EmbedOptions{}, "MaxMemory").Option}
 	live := option.Name{Option: "live"}
 	for _, name := range f.said {
 		if f.Live && !slices.Contains(with, name) {

@@ -243,7 +243,7 @@ func TestLiveSaysWhatItRefuses(t *testing.T) {
 	expect.Says(t, err, ErrJournal, "another model or other layers")
 	f.opt.MaxMemory = 4 << 20
 	_, err = OpenLive(t.Context(), f.dir, f.opt)
-	expect.Says(t, err, pinned.ErrLimit, "allow that much")
+	expect.Says(t, err, pinned.ErrLimit, "allow more")
 	_, err = f.Rows(nil, nil)
 	expect.That(t, err != nil && expect.Err(f.Apply(t.Context(), &Changes{})) != nil, "a Live that is closed: %v", err)
 }

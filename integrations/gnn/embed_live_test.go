@@ -178,7 +178,7 @@ func follow(t testing.TB, s *liveState, opt LiveOptions, want func(testing.TB, *
 			f.stop()
 		}
 	}
-	f.opt.MaxMemory = 1 << 30
+	f.opt.MaxMemory, f.opt.files = 1<<30, len(s.lists[0])%4 == 0
 	f.open(t)
 	t.Cleanup(func() { _ = f.Close() })
 	return f

@@ -43,6 +43,8 @@ const (
 	headBytes = 24
 	sumBytes  = 8
 	mostHead  = 1 << 20 // bytes of the first line
+
+	scratchName = ".rows-" // begins the names of files that are removed at once
 )
 
 // ErrLog is returned for a log that is damaged, is another program's, or is in use.
@@ -71,6 +73,10 @@ func (l *changeLog) open(folder string, of logHead) (all *Change, err error) {
 			ErrLog, folder, err)
 	}
 	wholefile.Clear(l.path)
+	left, _ := filepath.Glob(filepath.Join(folder, scratchName+"*")) // by who was killed
+	for _, name := range left {
+		_ = os.Remove(name)
+	}
 	head, err := json.Marshal(of)
 	if err != nil {
 		return nil, err

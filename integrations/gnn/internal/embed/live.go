@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -106,6 +107,10 @@ func (l *Live) fits(folder string) error {
 	r := l.run
 	schema, tables, edges, rest := r.p.Graph.Schema(), int64(0), int64(0), int64(2*residentRange)
 	for i := range l.inputs {
+		if n := schema.Nodes[i].Count; n > math.MaxInt32 {
+			return fmt.Errorf("embed: rows that follow changes: there are %d nodes of type %q; there may be %d", n,
+				schema.Nodes[i].Name, math.MaxInt32)
+		}
 		if in := &l.inputs[i]; in.Table != nil {
 			tables += in.Table.Rows * int64(in.Width) * 4 * (growth + 1) / growth
 		}

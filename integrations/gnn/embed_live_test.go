@@ -209,8 +209,8 @@ func (f *followed) same(t testing.TB, name string) {
 // errStop is what a layer of one's own returns in the middle.
 var errStop = errors.New("stop")
 
-// step draws what happens next: changes that are made, that cannot be made, or that end in the middle and are then made;
-// before them all is opened again, or the journal becomes one record.
+// step draws what happens next: changes that are made, that cannot be made, or that end in the middle and are then
+// made; before them all is opened again, or the journal becomes one record.
 func (f *followed) step(t testing.TB, r *rand.Rand, name string) {
 	t.Helper()
 	before, was := f.Generation(), f.state
@@ -338,7 +338,7 @@ func TestLiveRowsAreThoseOfARunFromScratch(t *testing.T) {
 	for _, model := range models {
 		files = append(files, modelFile(t, model))
 	}
-	for n := range expect.Draws(t, 10) {
+	for n := range expect.Draws(t, 20) {
 		var f *followed
 		if at := n % (len(files) + 1); at < len(files) {
 			f = liveOfModel(t, r, files[at])

@@ -97,8 +97,8 @@ func BenchmarkLive(b *testing.B) {
 	b.Run("all rows by Embed", func(b *testing.B) {
 		out := filepath.Join(b.TempDir(), "rows.npy")
 		for b.Loop() {
-			expect.OK(b, expect.Err(Embed(b.Context(), of.data, EmbedOptions{Checkpoint: of.model, Out: out, Force: true,
-				MaxMemory: 8 << 30})))
+			expect.OK(b, expect.Err(Embed(b.Context(), of.data, EmbedOptions{Checkpoint: of.model, Out: out,
+				Force: true, MaxMemory: 8 << 30})))
 		}
 	})
 	for _, n := range []int{10, 100, 1000, 10_000} {

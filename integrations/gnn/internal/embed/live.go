@@ -139,8 +139,8 @@ func (l *Live) fits(folder string) error {
 	if l.take = func(n int64) ([]byte, func() error, error) { return scratch(folder, n) }; rest <= r.opt.Memory {
 		return nil
 	}
-	return fmt.Errorf("%w: rows that follow changes take %s in memory for edges, and %s more, in memory or in files, "+
-		"for features and the rows of all layers; the limit is %s; allow more", pinned.ErrLimit, machine.Bytes(rest),
+	return fmt.Errorf("%w: rows that follow changes take %s in memory for edges and sums, and %s more, in memory or "+
+		"in files, for features and the rows of all layers; the limit is %s; allow more", pinned.ErrLimit, machine.Bytes(rest),
 		machine.Bytes(tables), machine.Bytes(r.opt.Memory))
 }
 
@@ -285,23 +285,29 @@ func (l *Live) put(t *Table, of nodes, first int64, raw []byte) error {
 	}); err != nil {
 		return err
 	}
-	one, from := saved{t: t}, []int64(nil)
+	var some, from []int32 // nodes, and which rows these are
 	for i, differs := range differ {
 		if differs {
-			one.nodes, from = append(one.nodes, int32(of.at(first+int64(i)))), append(from, int64(i))
+			some, from = append(some, int32(of.at(first+int64(i)))), append(from, int32(i))
 		}
 	}
-	if one.nodes == nil {
+	if some == nil {
 		return nil
 	}
+	return l.keep(t, some, from, raw)
+}
+
+// keep writes some of the rows in raw to a table.
+func (l *Live) keep(t *Table, some, from []int32, raw []byte) (err error) {
+	one, row := saved{t: t, nodes: some}, t.rowBytes()
 	l.undo.changed[t] = append(l.undo.changed[t], one.nodes...)
 	if one.rows, err = l.undo.room.take(int64(len(from))*row, l.take); err != nil {
 		return err
 	}
 	last := t == l.last
-	err = r.pool.Split(int64(len(from)), 256, func(lo, hi int64) {
+	err = l.run.pool.Split(int64(len(from)), 256, func(lo, hi int64) {
 		for k := lo; k < hi; k++ {
-			v, made := int64(one.nodes[k]), raw[from[k]*row:(from[k]+1)*row]
+			v, made := int64(some[k]), raw[int64(from[k])*row:][:row]
 			aside := one.rows[k*row : (k+1)*row]
 			if last {
 				copy(aside, made)

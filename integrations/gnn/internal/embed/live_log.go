@@ -121,17 +121,7 @@ func (l *changeLog) read(want []byte) (*Change, error) {
 	}
 	line, _, whole := bytes.Cut(first, []byte("\n"))
 	if !whole || !bytes.Equal(line, want) {
-		var have, expected logHead
-		_ = json.Unmarshal(want, &expected)
-		if err := json.Unmarshal(line, &have); !whole || err != nil || have.Format != logFormat {
-			return nil, l.wrong(0, "there is no line that names format "+logFormat)
-		}
-		what := "another model or other layers"
-		if have.Dataset != expected.Dataset {
-			what = "another dataset, or one that has changed since"
-		}
-		return nil, fmt.Errorf("%w: %s is of %s; name another folder, or remove this one to begin with the dataset",
-			ErrLog, l.path, what)
+		return nil, l.other(line, want)
 	}
 	l.begin = int64(len(line)) + 1
 	l.end, l.generation = l.begin, 0
@@ -152,6 +142,21 @@ func (l *changeLog) read(want []byte) (*Change, error) {
 		}
 	}
 	return m.change(), nil
+}
+
+// other says what a log is of whose first line is not as it must be.
+func (l *changeLog) other(line, want []byte) error {
+	var have, expected logHead
+	_ = json.Unmarshal(want, &expected)
+	if err := json.Unmarshal(line, &have); err != nil || have.Format != logFormat {
+		return l.wrong(0, "there is no line that names format "+logFormat)
+	}
+	what := "another model or other layers"
+	if have.Dataset != expected.Dataset {
+		what = "another dataset, or one that has changed since"
+	}
+	return fmt.Errorf("%w: %s is of %s; name another folder, or remove this one to begin with the dataset", ErrLog,
+		l.path, what)
 }
 
 // next reads the record at the end of those before, of which left bytes are left; nil where there is none, or its

@@ -140,21 +140,8 @@ func (l *Live) begin(change *Change) error {
 	if err := l.reserve(c); err != nil {
 		return err
 	}
-	l.in.add(c.nodes)
-	l.out.add(c.nodes)
-	for e := range c.edits {
-		of := &c.edits[e]
-		l.undo.inLists[e], err = l.in.edit(e, of.inLess, of.inMore)
-		if gone := (*missingEdge)(nil); errors.As(err, &gone) {
-			return fmt.Errorf("%w: remove %v: there is no edge from %d to %d, or not as many; name edges that are "+
-				"there", ErrChange, &schema.Edges[e], gone.other, gone.node)
-		}
-		if err != nil {
-			return err
-		}
-		if l.undo.outLists[e], err = l.out.edit(e, of.outLess, of.outMore); err != nil {
-			return err
-		}
+	if err := l.link(c); err != nil {
+		return err
 	}
 	for t := range l.marks {
 		for _, m := range []*marks{&l.marks[t], &l.from[t]} {
@@ -171,6 +158,27 @@ func (l *Live) begin(change *Change) error {
 	}
 	l.count()
 	return r.ctxErr()
+}
+
+// link changes the lists of edges.
+func (l *Live) link(c *checked) (err error) {
+	l.in.add(c.nodes)
+	l.out.add(c.nodes)
+	for e := range c.edits {
+		of := &c.edits[e]
+		l.undo.inLists[e], err = l.in.edit(e, of.inLess, of.inMore)
+		if gone := (*missingEdge)(nil); errors.As(err, &gone) {
+			return fmt.Errorf("%w: remove %v: there is no edge from %d to %d, or not as many; name edges that are "+
+				"there", ErrChange, &l.run.p.Graph.Schema().Edges[e], gone.other, gone.node)
+		}
+		if err != nil {
+			return err
+		}
+		if l.undo.outLists[e], err = l.out.edit(e, of.outLess, of.outMore); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // reserve sees that lists have room for edits.

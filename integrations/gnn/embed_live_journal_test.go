@@ -230,13 +230,15 @@ func TestLiveSaysWhatItRefuses(t *testing.T) {
 	fails = errors.New("torch has no memory")
 	_, err := f.Apply(t.Context(), &Changes{Remove: edges(3, 2)})
 	expect.Is(t, err, fails, "a layer that fails")
+	fails = nil
+	_, err = f.Apply(t.Context(), features("a", 0, 3e38, 1))
+	expect.Says(t, err, ErrRows, "0-rows of node 1 has +Inf")
 	f.same(t, "after all of these")
 	expect.Same(t, f.Generation(), uint64(0), "generation after all of these")
 	_, err = f.Rows(make([]float32, 2), []int64{3})
 	expect.Says(t, err, ErrRows, "node 3, and there are 3 in generation 0")
 	_, err = OpenLive(t.Context(), f.dir, f.opt)
 	expect.Says(t, err, ErrJournal, "another process has it open")
-	fails = nil
 	f.opt.Journal, f.opt.Name = f.dir+".khop-live", "another"
 	expect.OK(t, f.Close())
 	_, err = OpenLive(t.Context(), f.dir, f.opt)

@@ -140,8 +140,8 @@ func (l *Live) fits(folder string) error {
 		return nil
 	}
 	return fmt.Errorf("%w: rows that follow changes take %s in memory for edges and sums, and %s more, in memory or "+
-		"in files, for features and the rows of all layers; the limit is %s; allow more", pinned.ErrLimit, machine.Bytes(rest),
-		machine.Bytes(tables), machine.Bytes(r.opt.Memory))
+		"in files, for features and the rows of all layers; the limit is %s; allow more", pinned.ErrLimit,
+		machine.Bytes(rest), machine.Bytes(tables), machine.Bytes(r.opt.Memory))
 }
 
 // open makes lists and tables of the graph, after changes.

@@ -26,10 +26,11 @@ import (
 // behind the other. Who asks makes the file as large as it needs, and may make it larger between requests. Places in it
 // (names that end in _at) are bytes from its beginning, any; counts are of elements, not bytes.
 //
-//	khop:  {"ready":true,"generation":7,"nodes":2000,"width":64}
+//	khop:  {"ready":true,"generation":7,"nodes":2000,"width":64,"in_files":false}
 //
-// is the first answer, when all rows are made and follow the journal (--journal; DATASET.khop-live without it). Then
-// each request has one answer, in their order. A request has one of three names.
+// is the first answer, when all rows are made and follow the journal (--journal; DATASET.khop-live without it).
+// "in_files" says that --max-memory has no room for features and rows, which are in files then. Then each request has
+// one answer, in their order. A request has one of three names.
 //
 //	asks:  {"apply":{"features":[{"type":"paper","count":2,"ids_at":0,"rows_at":16}],
 //	                 "add":[{"edges":"paper:cites:paper","count":1,"src_at":528,"dst_at":536}],
@@ -107,6 +108,7 @@ type liveReady struct {
 	Generation uint64 `json:"generation"`
 	Nodes      int64  `json:"nodes"`
 	Width      int    `json:"width"`
+	InFiles    bool   `json:"in_files"`
 }
 
 // liveServer answers requests.
@@ -139,7 +141,8 @@ func (c *embedCmd) serveLive(env *environment, in *bufio.Reader) (err error) {
 	defer closing(&err, s.live.Close)
 	bar.finish()
 	underway.Moved("", 0, 0)
-	if err := s.say.Encode(liveReady{true, s.live.Generation(), s.live.Nodes(), s.live.Width()}); err != nil {
+	l := s.live
+	if err := s.say.Encode(liveReady{true, l.Generation(), l.Nodes(), l.Width(), l.InFiles()}); err != nil {
 		return err
 	}
 	return s.serve(env.ctx)

@@ -157,10 +157,10 @@ func (e *embedding) inputs(g *graph.Graph) ([]embed.Input, error) {
 }
 
 // Apply makes changes, and returns when the journal has them on its disk and Rows gives the rows that they lead to, a
-// new generation. Changes without rows and edges are a generation, too. After any error nothing has changed, and the
-// generation is the old one: ErrChanges for changes that cannot be made, those of ctx, of layers, and of the disk. When
-// nobody knows what a failed disk has written, all that follow are refused (ErrJournal) until the journal is opened
-// again.
+// new generation. It reads c until it returns. Changes without rows and edges are a generation, too. After any error
+// nothing has changed, and the generation is the old one: ErrChanges for changes that cannot be made, those of ctx, of
+// layers, and of the disk. When nobody knows what a failed disk has written, all that follow are refused (ErrJournal)
+// until the journal is opened again.
 func (l *Live) Apply(ctx context.Context, c *Changes) (*LiveReport, error) {
 	change, err := l.change(c)
 	if err != nil {
@@ -249,6 +249,9 @@ func (l *Live) Width() int {
 	_, _, width := l.l.State()
 	return width
 }
+
+// InFiles reports whether features and rows are in files, since MaxMemory has no room for them.
+func (l *Live) InFiles() bool { return l.l.InFiles() }
 
 // FeatureWidth returns how many numbers a row of features has of nodes of a type ("": the only one); 0 without
 // features.

@@ -91,7 +91,7 @@ func BenchmarkLive(b *testing.B) {
 	}
 	of := newLiveBench(b, nodes)
 	began := time.Now()
-	l := expect.Must(OpenLive(b.Context(), of.data, LiveOptions{Checkpoint: of.model}))(b)
+	l := expect.Must(OpenLive(b.Context(), of.data, LiveOptions{Checkpoint: of.model, MaxMemory: 14 << 30}))(b)
 	defer l.Close()
 	b.Logf("%d nodes, %d edges: opened in %v", nodes, len(of.sources), time.Since(began))
 	b.Run("all rows by Embed", func(b *testing.B) {

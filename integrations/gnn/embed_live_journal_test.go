@@ -195,6 +195,37 @@ func TestLiveFeaturesKeepTheirType(t *testing.T) {
 	}
 }
 
+// TestLiveTakesFilesWhereMemoryIsTooLittle opens rows in the least memory in which it can, and compares them.
+func TestLiveTakesFilesWhereMemoryIsTooLittle(t *testing.T) {
+	r := rand.New(rand.NewPCG(expect.Seed(t), 17))
+	f := liveOfModel(t, r, modelFile(t, "gat"))
+	f.opt.files = false
+	expect.OK(t, f.Close())
+	low, high := int64(1<<20), int64(1<<30) // too little, and enough
+	for high-low > 1 {
+		f.opt.MaxMemory = (low + high) / 2
+		l, err := OpenLive(t.Context(), f.dir, f.opt)
+		if err != nil {
+			expect.Is(t, err, pinned.ErrLimit)
+			low = f.opt.MaxMemory
+			continue
+		}
+		high = f.opt.MaxMemory
+		expect.OK(t, l.Close())
+	}
+	for memory, files := range map[int64]bool{high: true, 1 << 30: false} {
+		f.opt.MaxMemory = memory
+		f.open(t)
+		expect.Same(t, f.InFiles(), files, "in files with %d bytes", memory)
+		f.same(t, "opened")
+		next := f.state.clone()
+		expect.OK(t, expect.Err(f.Apply(t.Context(), next.changes(r))))
+		f.state = next
+		f.same(t, "changed")
+		expect.OK(t, f.Close())
+	}
+}
+
 // TestLiveSaysWhatItRefuses: errors name the place and the remedy.
 func TestLiveSaysWhatItRefuses(t *testing.T) {
 	s := &liveState{types: []string{"a", "b"}, widths: []int{2, 3}, edges: []string{"axb"},

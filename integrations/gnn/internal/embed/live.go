@@ -30,6 +30,7 @@ type Live struct {
 	normed   map[string]*Relation // by name of their degrees
 	undo     undo
 	take     takeMemory // of tables
+	inFiles  bool       // tables are
 	applying sync.Mutex
 	closed   bool
 
@@ -136,6 +137,7 @@ func (l *Live) fits(folder string) error {
 	if tables+rest <= r.opt.Memory && !r.opt.Files {
 		return nil
 	}
+	l.inFiles = true
 	if l.take = func(n int64) ([]byte, func() error, error) { return scratch(folder, n) }; rest <= r.opt.Memory {
 		return nil
 	}
@@ -370,6 +372,9 @@ func (l *Live) State() (generation uint64, rows int64, width int) {
 	defer l.mu.RUnlock()
 	return l.generation, l.rows, l.last.Width
 }
+
+// InFiles reports whether tables are in files, since memory has no room for them.
+func (l *Live) InFiles() bool { return l.inFiles }
 
 // Compact makes the changes of the log one, which takes the place of the log. After an error the log is as before.
 func (l *Live) Compact(context.Context) error {

@@ -12,8 +12,11 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/convert"
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
 )
 
 // TestADamagedJournalIsAnErrorOrWhatWasAcknowledged cuts a journal, changes a bit of it, or has zeros at its end. A bit
@@ -224,6 +227,34 @@ func TestLiveTakesFilesWhereMemoryIsTooLittle(t *testing.T) {
 		f.same(t, "changed")
 		expect.OK(t, f.Close())
 	}
+}
+
+// TestNodesWithoutFeaturesAreAddedByIdsAlone, which edges may then have. At first there are none of them.
+func TestNodesWithoutFeaturesAreAddedByIdsAlone(t *testing.T) {
+	x := expect.Must(unified.FromRows([]float32{1, 2, 3, 4}, 2))(t)
+	state := func(targets, more []int64) *graph.Graph {
+		return graphs.New(t, graph.Data{
+			Nodes: []graph.NodeData{{Name: "a", Columns: map[string]unified.Tensor{"feature": x}},
+				{Name: "b", Count: int64(len(targets))}},
+			Edges: []graph.EdgeData{{Source: "a", Relation: "x", Target: "a", Src: append([]int64{0}, more...),
+				Dst: append([]int64{1}, more...)},
+				{Source: "a", Relation: "y", Target: "b", Src: make([]int64, len(targets)), Dst: targets}}})
+	}
+	before := state(nil, nil)
+	own := ownOptions(before.Schema(), "gcn:2,max:2", []int{2, 2})
+	f := &followed{dir: filepath.Join(t.TempDir(), "data"), opt: LiveOptions{Layers: own.Layers, Rows: own.Rows}}
+	expect.OK(t, formats.WriteGraph(t.Context(), f.dir, before, formats.WriterOptions{}))
+	f.open(t)
+	c := &Changes{Features: []NodeRows{{Type: "b", IDs: []int64{1, 0}}}, Add: []EdgeList{
+		{Edges: "y", Src: []int64{0, 0}, Dst: []int64{0, 1}}, {Edges: "x", Src: []int64{1}, Dst: []int64{1}}}}
+	expect.OK(t, expect.Err(f.Apply(t.Context(), c)))
+	want := ownRowsOf(t, state([]int64{0, 1}, []int64{1}), own, 0, nil, ways[0])
+	for range 2 {
+		expect.That(t, bytes.Equal(unified.FromSlice(f.all(t)).Bytes(), want), "rows")
+		expect.OK(t, f.Close())
+		f.open(t)
+	}
+	expect.OK(t, f.Close())
 }
 
 // TestLiveSaysWhatItRefuses: errors name the place and the remedy.

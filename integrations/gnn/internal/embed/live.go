@@ -175,8 +175,12 @@ func (l *Live) open(before *Change) (err error) {
 			return err
 		}
 	}
-	for name, d := range r.degrees { // which grow
-		r.degrees[name] = &degrees{slices.Clone(d.of)}
+	for name, rel := range l.normed {
+		d, err := r.degreesOf(rel) // also where there was no node to make a row of
+		if err != nil {
+			return err
+		}
+		r.degrees[name] = &degrees{slices.Clone(d.of)} // which grows
 		if err := r.rooms[name].Close(); err != nil {
 			return err
 		}

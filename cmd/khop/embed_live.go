@@ -26,10 +26,11 @@ import (
 // behind the other. Who asks makes the file as large as it needs, and may make it larger between requests. Places in it
 // (names that end in _at) are bytes from its beginning, any; counts are of elements, not bytes.
 //
-//	khop:  {"ready":true,"generation":7,"nodes":2000,"width":64}
+//	khop:  {"ready":true,"generation":7,"nodes":2000,"width":64,"in_files":false}
 //
-// is the first answer, when all rows are made and follow the journal (--journal; DATASET.khop-live without it). Then
-// each request has one answer, in their order. A request has one of three names.
+// is the first answer, when all rows are made and follow the journal (--journal; DATASET.khop-live without it).
+// "in_files" says that --max-memory has no room for features and rows, which are in files then. Then each request has
+// one answer, in their order. A request has one of three names.
 //
 //	asks:  {"apply":{"features":[{"type":"paper","count":2,"ids_at":0,"rows_at":16}],
 //	                 "add":[{"edges":"paper:cites:paper","count":1,"src_at":528,"dst_at":536}],
@@ -84,8 +85,8 @@ func (c *embedCmd) take(line *kong.Context) error {
 
 // check refuses options that do not go with rows that follow changes, or only with these.
 func (f *liveFlags) check() error {
-	with := []string{"live", "changes", "journal", "checkpoint", "layers", "name", "type", "blocks", "workers", "parent",
-		option.NameOf(gnn.EmbedOptions{}, "MaxMemory").Option}
+	with := []string{"live", "changes", "journal", "checkpoint", "layers", "name", "type", "blocks", "workers",
+		"parent", option.NameOf(gnn.EmbedOptions{}, "MaxMemory").Option}
 	live := option.Name{Option: "live"}
 	for _, name := range f.said {
 		if f.Live && !slices.Contains(with, name) {
@@ -99,6 +100,15 @@ func (f *liveFlags) check() error {
 		return wrongOption("live", " exchanges arrays through a file: name it (%s)", option.Name{Option: "changes"})
 	}
 	return nil
+}
+
+// liveReady is the first answer. Programs rely on the names of answers.
+type liveReady struct {
+	Ready      bool   `json:"ready"`
+	Generation uint64 `json:"generation"`
+	Nodes      int64  `json:"nodes"`
+	Width      int    `json:"width"`
+	InFiles    bool   `json:"in_files"`
 }
 
 // liveServer answers requests.
@@ -131,28 +141,28 @@ func (c *embedCmd) serveLive(env *environment, in *bufio.Reader) (err error) {
 	defer closing(&err, s.live.Close)
 	bar.finish()
 	underway.Moved("", 0, 0)
-	ready := struct {
-		Ready      bool   `json:"ready"`
-		Generation uint64 `json:"generation"`
-		Nodes      int64  `json:"nodes"`
-		Width      int    `json:"width"`
-	}{true, s.live.Generation(), s.live.Nodes(), s.live.Width()}
-	if err := s.say.Encode(ready); err != nil {
+	l := s.live
+	if err := s.say.Encode(liveReady{true, l.Generation(), l.Nodes(), l.Width(), l.InFiles()}); err != nil {
 		return err
 	}
+	return s.serve(env.ctx)
+}
+
+// serve answers requests until the input ends.
+func (s *liveServer) serve(ctx context.Context) error {
 	for {
-		line, err := s.next(env.ctx)
+		line, err := s.next(ctx)
 		if errors.Is(err, io.EOF) && strings.TrimSpace(line) == "" {
 			return nil
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
-		answer, err := s.answer(env.ctx, line)
+		answer, err := s.answer(ctx, line)
 		if err != nil {
 			answer = problemOf(err)
 		}
-		if err := errors.Join(s.say.Encode(answer), context.Cause(env.ctx)); err != nil {
+		if err := errors.Join(s.say.Encode(answer), context.Cause(ctx)); err != nil {
 			return err
 		}
 	}
@@ -179,22 +189,24 @@ func (s *liveServer) next(ctx context.Context) (string, error) {
 
 // liveRequest is a line of who asks. Programs rely on the names.
 type liveRequest struct {
-	Apply *struct {
-		Features []struct {
-			Type  string `json:"type"`
-			Count int64  `json:"count"`
-			IDs   int64  `json:"ids_at"`
-			Rows  int64  `json:"rows_at"`
-		} `json:"features"`
-		Add    []liveEdges `json:"add"`
-		Remove []liveEdges `json:"remove"`
-	} `json:"apply"`
-	Rows *struct {
+	Apply *liveChanges `json:"apply"`
+	Rows  *struct {
 		Count int64 `json:"count"`
 		IDs   int64 `json:"ids_at"`
 		To    int64 `json:"to_at"`
 	} `json:"rows"`
 	Compact *struct{} `json:"compact"`
+}
+
+type liveChanges struct {
+	Features []struct {
+		Type  string `json:"type"`
+		Count int64  `json:"count"`
+		IDs   int64  `json:"ids_at"`
+		Rows  int64  `json:"rows_at"`
+	} `json:"features"`
+	Add    []liveEdges `json:"add"`
+	Remove []liveEdges `json:"remove"`
 }
 
 type liveEdges struct {
@@ -255,8 +267,17 @@ func (s *liveServer) answer(ctx context.Context, line string) (any, error) {
 	case ask.Compact != nil:
 		return liveGeneration{s.live.Generation()}, s.live.Compact(ctx)
 	}
+	c, err := s.changes(ask.Apply)
+	if err != nil {
+		return nil, err
+	}
+	return s.live.Apply(ctx, c)
+}
+
+// changes reads what is to be changed.
+func (s *liveServer) changes(ask *liveChanges) (*gnn.Changes, error) {
 	c := &gnn.Changes{}
-	for _, one := range ask.Apply.Features {
+	for _, one := range ask.Features {
 		width, err := s.live.FeatureWidth(one.Type)
 		if err != nil {
 			return nil, err
@@ -272,13 +293,11 @@ func (s *liveServer) answer(ctx context.Context, line string) (any, error) {
 		c.Features = append(c.Features, gnn.NodeRows{Type: one.Type, IDs: ids, Rows: rows})
 	}
 	var err error
-	if c.Add, err = s.edges(ask.Apply.Add); err != nil {
+	if c.Add, err = s.edges(ask.Add); err != nil {
 		return nil, err
 	}
-	if c.Remove, err = s.edges(ask.Apply.Remove); err != nil {
-		return nil, err
-	}
-	return s.live.Apply(ctx, c)
+	c.Remove, err = s.edges(ask.Remove)
+	return c, err
 }
 
 func (s *liveServer) edges(all []liveEdges) (to []gnn.EdgeList, err error) {

@@ -129,7 +129,8 @@ func TestLiveRowsAreThoseOfTheChangedDataset(t *testing.T) {
 	args := []string{data, "--checkpoint", model, "--journal", journal}
 	a := askLive(t, nil, args...)
 	nodes, width := 2000, int(a.ready["width"].(float64))
-	expect.Same(t, a.ready, map[string]any{"ready": true, "generation": 0.0, "nodes": 2000.0, "width": float64(width)})
+	expect.Same(t, a.ready, map[string]any{"ready": true, "generation": 0.0, "nodes": 2000.0, "width": float64(width),
+		"in_files": false})
 	expect.That(t, bytes.Equal(a.all(t, nodes, width), before), "rows before changes")
 	features := make([]float32, nodes*9)
 	unified.Float32.Floats(features, columnOf(t, data, graph.Feature.String()))

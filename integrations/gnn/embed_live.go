@@ -32,6 +32,8 @@ type LiveOptions struct {
 	Journal            string // folder of the changes that were acknowledged; "": beside the dataset, DATASET.khop-live
 	Tuning             *sparse.Tuning
 	Progress           func(step string, done, total int64)
+
+	files bool // see embed.LiveOptions
 }
 
 // NodeRows are rows of features of nodes of a type ("": the only one). Ids are own ids. Those from the number of nodes
@@ -81,8 +83,10 @@ type LiveStep struct {
 // gives a row the same bytes in any block: blocks are of up to 4,096 of the nodes that are reached, so that torch,
 // whose rounding depends on a row's place, may differ in last bits.
 //
-// Edges, features and the rows of all layers are in memory. Changes are in a journal, which one process has open at a
-// time: Apply returns when they are on its disk. OpenLive reads dataset and journal. Neither changes the dataset.
+// Edges are in memory, and features and the rows of all layers, too, where MaxMemory has room for them and for a copy
+// of those that a change makes again; else these are in files of the journal's folder that go with the process. Changes
+// are in a journal, which one process has open at a time: Apply returns when they are on its disk. OpenLive reads
+// dataset and journal. Neither changes the dataset.
 //
 // All methods are safe for concurrent use. Apply and Compact wait for each other; Rows does not wait for them.
 type Live struct {
@@ -114,7 +118,7 @@ func OpenLive(ctx context.Context, dir string, opt LiveOptions) (*Live, error) {
 	}
 	l, err := embed.OpenLive(ctx, e.p, inputs, embed.LiveOptions{Folder: cmp.Or(opt.Journal, e.dir+".khop-live"),
 		Dataset: fmt.Sprintf("%x", e.ds.ID()), Memory: opt.MaxMemory, Workers: opt.Workers, Tuning: opt.Tuning,
-		Progress: opt.Progress})
+		Files: opt.files, Progress: opt.Progress})
 	if err != nil {
 		return nil, err
 	}
@@ -153,10 +157,10 @@ func (e *embedding) inputs(g *graph.Graph) ([]embed.Input, error) {
 }
 
 // Apply makes changes, and returns when the journal has them on its disk and Rows gives the rows that they lead to, a
-// new generation. Changes without rows and edges are a generation, too. After any error nothing has changed, and the
-// generation is the old one: ErrChanges for changes that cannot be made, those of ctx, of layers, and of the disk. When
-// nobody knows what a failed disk has written, all that follow are refused (ErrJournal) until the journal is opened
-// again.
+// new generation. It reads c until it returns. Changes without rows and edges are a generation, too. After any error
+// nothing has changed, and the generation is the old one: ErrChanges for changes that cannot be made, those of ctx, of
+// layers, and of the disk. When nobody knows what a failed disk has written, all that follow are refused (ErrJournal)
+// until the journal is opened again.
 func (l *Live) Apply(ctx context.Context, c *Changes) (*LiveReport, error) {
 	change, err := l.change(c)
 	if err != nil {
@@ -245,6 +249,9 @@ func (l *Live) Width() int {
 	_, _, width := l.l.State()
 	return width
 }
+
+// InFiles reports whether features and rows are in files, since MaxMemory has no room for them.
+func (l *Live) InFiles() bool { return l.l.InFiles() }
 
 // FeatureWidth returns how many numbers a row of features has of nodes of a type ("": the only one); 0 without
 // features.

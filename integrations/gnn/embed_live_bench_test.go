@@ -82,7 +82,8 @@ func (l *liveBench) features(n int) *Changes {
 }
 
 // BenchmarkLive makes changes of edges and of features: how many of them a second, and how many rows are made again for
-// all of those at once. KHOP_BENCH_NODES says how many nodes the graph has. Opening makes all rows.
+// all of those at once, beside what all rows take. KHOP_BENCH_NODES says how many nodes the graph has. Opening makes
+// all rows.
 func BenchmarkLive(b *testing.B) {
 	nodes := int64(20_000)
 	if s := os.Getenv("KHOP_BENCH_NODES"); s != "" {
@@ -90,9 +91,16 @@ func BenchmarkLive(b *testing.B) {
 	}
 	of := newLiveBench(b, nodes)
 	began := time.Now()
-	l := expect.Must(OpenLive(b.Context(), of.data, LiveOptions{Checkpoint: of.model}))(b)
+	l := expect.Must(OpenLive(b.Context(), of.data, LiveOptions{Checkpoint: of.model, MaxMemory: 14 << 30}))(b)
 	defer l.Close()
 	b.Logf("%d nodes, %d edges: opened in %v", nodes, len(of.sources), time.Since(began))
+	b.Run("all rows by Embed", func(b *testing.B) {
+		out := filepath.Join(b.TempDir(), "rows.npy")
+		for b.Loop() {
+			expect.OK(b, expect.Err(Embed(b.Context(), of.data, EmbedOptions{Checkpoint: of.model, Out: out,
+				Force: true, MaxMemory: 8 << 30})))
+		}
+	})
 	for _, n := range []int{10, 100, 1000, 10_000} {
 		for what, draw := range map[string]func(int) *Changes{"edges": of.edges, "features": of.features} {
 			b.Run(fmt.Sprintf("%s=%d", what, n), func(b *testing.B) {

@@ -12,8 +12,11 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/convert"
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
 )
 
 // TestADamagedJournalIsAnErrorOrWhatWasAcknowledged cuts a journal, changes a bit of it, or has zeros at its end. A bit
@@ -195,6 +198,65 @@ func TestLiveFeaturesKeepTheirType(t *testing.T) {
 	}
 }
 
+// TestLiveTakesFilesWhereMemoryIsTooLittle opens rows in the least memory in which it can, and compares them.
+func TestLiveTakesFilesWhereMemoryIsTooLittle(t *testing.T) {
+	r := rand.New(rand.NewPCG(expect.Seed(t), 17))
+	f := liveOfModel(t, r, modelFile(t, "gat"))
+	f.opt.files = false
+	expect.OK(t, f.Close())
+	low, high := int64(1<<20), int64(1<<30) // too little, and enough
+	for high-low > 1 {
+		f.opt.MaxMemory = (low + high) / 2
+		l, err := OpenLive(t.Context(), f.dir, f.opt)
+		if err != nil {
+			expect.Is(t, err, pinned.ErrLimit)
+			low = f.opt.MaxMemory
+			continue
+		}
+		high = f.opt.MaxMemory
+		expect.OK(t, l.Close())
+	}
+	for memory, files := range map[int64]bool{high: true, 1 << 30: false} {
+		f.opt.MaxMemory = memory
+		f.open(t)
+		expect.Same(t, f.InFiles(), files, "in files with %d bytes", memory)
+		f.same(t, "opened")
+		next := f.state.clone()
+		expect.OK(t, expect.Err(f.Apply(t.Context(), next.changes(r))))
+		f.state = next
+		f.same(t, "changed")
+		expect.OK(t, f.Close())
+	}
+}
+
+// TestNodesWithoutFeaturesAreAddedByIdsAlone, which edges may then have. At first there are none of them.
+func TestNodesWithoutFeaturesAreAddedByIdsAlone(t *testing.T) {
+	x := expect.Must(unified.FromRows([]float32{1, 2, 3, 4}, 2))(t)
+	state := func(targets, more []int64) *graph.Graph {
+		return graphs.New(t, graph.Data{
+			Nodes: []graph.NodeData{{Name: "a", Columns: map[string]unified.Tensor{"feature": x}},
+				{Name: "b", Count: int64(len(targets))}},
+			Edges: []graph.EdgeData{{Source: "a", Relation: "x", Target: "a", Src: append([]int64{0}, more...),
+				Dst: append([]int64{1}, more...)},
+				{Source: "a", Relation: "y", Target: "b", Src: make([]int64, len(targets)), Dst: targets}}})
+	}
+	before := state(nil, nil)
+	own := ownOptions(before.Schema(), "gcn:2,max:2", []int{2, 2})
+	f := &followed{dir: filepath.Join(t.TempDir(), "data"), opt: LiveOptions{Layers: own.Layers, Rows: own.Rows}}
+	expect.OK(t, formats.WriteGraph(t.Context(), f.dir, before, formats.WriterOptions{}))
+	f.open(t)
+	c := &Changes{Features: []NodeRows{{Type: "b", IDs: []int64{1, 0}}}, Add: []EdgeList{
+		{Edges: "y", Src: []int64{0, 0}, Dst: []int64{0, 1}}, {Edges: "x", Src: []int64{1}, Dst: []int64{1}}}}
+	expect.OK(t, expect.Err(f.Apply(t.Context(), c)))
+	want := ownRowsOf(t, state([]int64{0, 1}, []int64{1}), own, 0, nil, ways[0])
+	for range 2 {
+		expect.That(t, bytes.Equal(unified.FromSlice(f.all(t)).Bytes(), want), "rows")
+		expect.OK(t, f.Close())
+		f.open(t)
+	}
+	expect.OK(t, f.Close())
+}
+
 // TestLiveSaysWhatItRefuses: errors name the place and the remedy.
 func TestLiveSaysWhatItRefuses(t *testing.T) {
 	s := &liveState{types: []string{"a", "b"}, widths: []int{2, 3}, edges: []string{"axb"},
@@ -230,20 +292,22 @@ func TestLiveSaysWhatItRefuses(t *testing.T) {
 	fails = errors.New("torch has no memory")
 	_, err := f.Apply(t.Context(), &Changes{Remove: edges(3, 2)})
 	expect.Is(t, err, fails, "a layer that fails")
+	fails = nil
+	_, err = f.Apply(t.Context(), features("a", 0, 3e38, 1))
+	expect.Says(t, err, ErrRows, "0-rows of node 1 has +Inf")
 	f.same(t, "after all of these")
 	expect.Same(t, f.Generation(), uint64(0), "generation after all of these")
 	_, err = f.Rows(make([]float32, 2), []int64{3})
 	expect.Says(t, err, ErrRows, "node 3, and there are 3 in generation 0")
 	_, err = OpenLive(t.Context(), f.dir, f.opt)
 	expect.Says(t, err, ErrJournal, "another process has it open")
-	fails = nil
 	f.opt.Journal, f.opt.Name = f.dir+".khop-live", "another"
 	expect.OK(t, f.Close())
 	_, err = OpenLive(t.Context(), f.dir, f.opt)
 	expect.Says(t, err, ErrJournal, "another model or other layers")
 	f.opt.MaxMemory = 4 << 20
 	_, err = OpenLive(t.Context(), f.dir, f.opt)
-	expect.Says(t, err, pinned.ErrLimit, "allow that much")
+	expect.Says(t, err, pinned.ErrLimit, "allow more")
 	_, err = f.Rows(nil, nil)
 	expect.That(t, err != nil && expect.Err(f.Apply(t.Context(), &Changes{})) != nil, "a Live that is closed: %v", err)
 }

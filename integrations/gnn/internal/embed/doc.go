@@ -17,5 +17,8 @@
 // contents follow from what later ranges need (package diskio). Each adds a node's rows in the order of its edges, so
 // that their bytes are the same.
 //
-// What was made is in files of a folder, with a journal of finished ranges: a run that was killed goes on from there.
+// Live keeps all tables of a program, and lists of edges, and makes again what a change of edges and features reaches,
+// of all edges of the nodes: it has the bytes of a run. A log has the changes.
+//
+// What Run made is in files of a folder, with a journal of finished ranges: a run that was killed goes on from there.
 package embed

@@ -202,12 +202,19 @@ func (r *run) links(rel *Relation, of nodes, lo, hi int64, loops bool) (*links, 
 		}
 		return l, nil
 	}
+	return l, r.copyLinks(l, rel, of, lo, loops)
+}
+
+// copyLinks writes the edges of nodes from lo on.
+func (r *run) copyLinks(l *links, rel *Relation, of nodes, lo int64, loops bool) (err error) {
+	t, start := r.topology, l.start
+	n := int64(len(start) - 1)
 	if err := r.pool.Split(n, 256, func(a, b int64) {
 		for i := a; i < b; i++ {
 			start[i+1] = t.length(rel, of.at(lo+i), loops)
 		}
 	}); err != nil {
-		return nil, err
+		return err
 	}
 	for i := range n {
 		start[i+1] += start[i]
@@ -218,9 +225,9 @@ func (r *run) links(rel *Relation, of nodes, lo, hi int64, loops bool) (*links, 
 		l.wide, err = room[int64](r, "index", start[n])
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return l, r.pool.Split(n, 256, func(a, b int64) {
+	return r.pool.Split(n, 256, func(a, b int64) {
 		for i := a; i < b; i++ {
 			if t.lists != nil && !rel.Once {
 				to := l.narrow[start[i]:start[i+1]]

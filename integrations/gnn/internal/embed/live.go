@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -28,6 +29,8 @@ type Live struct {
 	from     []marks              // by type of nodes: sources
 	normed   map[string]*Relation // by name of their degrees
 	undo     undo
+	take     takeMemory // of tables
+	inFiles  bool       // tables are
 	applying sync.Mutex
 	closed   bool
 
@@ -44,6 +47,7 @@ type LiveOptions struct {
 	Memory   int64  // to take at most; 0: half of what is free
 	Workers  int
 	Tuning   *sparse.Tuning
+	Files    bool // has tables in files, also where memory has room for them
 	Progress func(step string, done, total int64)
 }
 
@@ -73,7 +77,7 @@ func OpenLive(ctx context.Context, p *Program, inputs []Input, opt LiveOptions) 
 	}
 	r := &run{ctx: ctx, p: p, rooms: map[string]*pinned.Buffer{}, wide: map[*Table][]float32{},
 		degrees: map[string]*degrees{}, indexMissing: -1, of: make([]nodes, len(p.Steps)),
-		opt: Options{Memory: opt.Memory, Progress: opt.Progress}}
+		opt: Options{Memory: opt.Memory, Files: opt.Files, Progress: opt.Progress}}
 	r.pool = sparse.Open(sparse.Options{Workers: opt.Workers, Tuning: opt.Tuning})
 	l = &Live{run: r, inputs: inputs, normed: map[string]*Relation{}}
 	l.last = p.Steps[len(p.Steps)-1].To[0]
@@ -86,7 +90,7 @@ func OpenLive(ctx context.Context, p *Program, inputs []Input, opt LiveOptions) 
 		if r.topology, err = newTopology(p.Graph); err != nil {
 			return err
 		}
-		if err := l.fits(); err != nil {
+		if err := l.fits(opt.Folder); err != nil {
 			return err
 		}
 		var before *Change
@@ -98,10 +102,16 @@ func OpenLive(ctx context.Context, p *Program, inputs []Input, opt LiveOptions) 
 	return l, err
 }
 
-// fits refuses what takes more memory than is allowed.
-func (l *Live) fits() error {
-	schema, tables, largest := l.run.p.Graph.Schema(), int64(0), int64(0)
+// fits decides whether tables are in memory or in files of a folder, and refuses what takes more memory than is
+// allowed.
+func (l *Live) fits(folder string) error {
+	r := l.run
+	schema, tables, edges, rest := r.p.Graph.Schema(), int64(0), int64(0), int64(2*residentRange)
 	for i := range l.inputs {
+		if n := schema.Nodes[i].Count; n > math.MaxInt32 {
+			return fmt.Errorf("embed: rows that follow changes: there are %d nodes of type %q; there may be %d", n,
+				schema.Nodes[i].Name, math.MaxInt32)
+		}
 		if in := &l.inputs[i]; in.Table != nil {
 			tables += in.Table.Rows * int64(in.Width) * 4 * (growth + 1) / growth
 		}
@@ -110,21 +120,30 @@ func (l *Live) fits() error {
 		for _, t := range s.To { // a copy is for a change that ends early, or rows that nobody sees yet
 			tables += 2 * t.size() * (growth + 1) / growth
 		}
-		largest = max(largest, l.run.fixed(s, Resident))
 	}
-	edges := int64(0)
+	for _, s := range r.p.Steps {
+		rest = max(rest, 2*residentRange+r.fixed(s, Resident))
+	}
 	for e := range schema.Edges {
 		of := &schema.Edges[e]
 		edges += of.Count
-		tables += nodeBytes * (schema.Nodes[of.Src].Count + schema.Nodes[of.Dst].Count)
+		rest += nodeBytes * (schema.Nodes[of.Src].Count + schema.Nodes[of.Dst].Count)
 	}
-	tables += 3 * listBytes(edges) // of both directions, and while one of them moves
-	if need := tables + largest + 2*residentRange; need > l.run.opt.Memory {
-		return fmt.Errorf("%w: rows that follow changes take %s for edges, features and the rows of all layers, "+
-			"and the limit is %s; allow that much", pinned.ErrLimit, machine.Bytes(need),
-			machine.Bytes(l.run.opt.Memory))
+	rest += 3 * listBytes(edges) // of both directions, and while one of them moves
+	l.take = func(n int64) ([]byte, func() error, error) {
+		region, err := pinned.Allocate(n, r.memory())
+		return region.Bytes(), region.Close, err
 	}
-	return nil
+	if tables+rest <= r.opt.Memory && !r.opt.Files {
+		return nil
+	}
+	l.inFiles = true
+	if l.take = func(n int64) ([]byte, func() error, error) { return scratch(folder, n) }; rest <= r.opt.Memory {
+		return nil
+	}
+	return fmt.Errorf("%w: rows that follow changes take %s in memory for edges and sums, and %s more, in memory or "+
+		"in files, for features and the rows of all layers; the limit is %s; allow more", pinned.ErrLimit,
+		machine.Bytes(rest), machine.Bytes(tables), machine.Bytes(r.opt.Memory))
 }
 
 // open makes lists and tables of the graph, after changes.
@@ -136,7 +155,7 @@ func (l *Live) open(before *Change) (err error) {
 	r.topology = &topology{g: r.p.Graph, lists: l.in, narrow: l.in.array}
 	l.marks, l.from = make([]marks, len(l.in.nodes)), make([]marks, len(l.in.nodes))
 	for i := range l.inputs {
-		if err := l.inputs[i].hold(r.memory()); err != nil {
+		if err := l.inputs[i].hold(l.take); err != nil {
 			return err
 		}
 	}
@@ -156,8 +175,12 @@ func (l *Live) open(before *Change) (err error) {
 			return err
 		}
 	}
-	for name, d := range r.degrees { // which grow
-		r.degrees[name] = &degrees{slices.Clone(d.of)}
+	for name, rel := range l.normed {
+		d, err := r.degreesOf(rel) // also where there was no node to make a row of
+		if err != nil {
+			return err
+		}
+		r.degrees[name] = &degrees{slices.Clone(d.of)} // which grows
 		if err := r.rooms[name].Close(); err != nil {
 			return err
 		}
@@ -168,7 +191,7 @@ func (l *Live) open(before *Change) (err error) {
 }
 
 // hold gives a table of features memory of its own, as float32 where package sparse does not read them as they are.
-func (in *Input) hold(memory pinned.Options) error {
+func (in *Input) hold(take takeMemory) error {
 	t := in.Table
 	if t == nil || t.near {
 		return nil
@@ -178,7 +201,7 @@ func (in *Input) hold(memory pinned.Options) error {
 	if !was.operand() {
 		*t = Table{Name: was.Name, Rows: was.Rows, Width: was.Width, DType: unified.Float32}
 	}
-	if err := t.grow(t.Rows, memory); err != nil {
+	if err := t.grow(t.Rows, take); err != nil {
 		return err
 	}
 	if was.operand() {
@@ -193,9 +216,8 @@ func (in *Input) hold(memory pinned.Options) error {
 func (l *Live) make(k int, s *Step, of nodes) error {
 	r := l.run
 	for _, t := range s.To {
-		if t.region == nil {
-			t.Rows = of.count // at first
-			if err := t.grow(t.Rows, r.memory()); err != nil {
+		if t.free == nil { // at first
+			if err := t.grow(of.count, l.take); err != nil {
 				return err
 			}
 		}
@@ -226,19 +248,25 @@ func (l *Live) Apply(ctx context.Context, c *Change) (*LiveReport, error) {
 	began, r := time.Now(), l.run
 	r.ctx, r.linked = ctx, 0
 	report := &LiveReport{Made: make([]int64, len(r.p.Steps))}
-	err := l.begin(c)
-	for k, s := range r.p.Steps {
-		if err == nil {
+	err := pinned.Guard(func() error {
+		if err := l.begin(c); err != nil {
+			return err
+		}
+		for k, s := range r.p.Steps {
 			of := l.reached(s)
 			report.Made[k] = of.count
-			err = cmp.Or(l.make(k, s, of), r.ctxErr())
+			if err := cmp.Or(l.make(k, s, of), r.ctxErr()); err != nil {
+				return err
+			}
 		}
-	}
-	if err == nil {
-		err = l.log.append(c)
-	}
+		return l.log.append(c)
+	})
 	if err != nil {
-		return nil, errors.Join(err, l.back())
+		if back := pinned.Guard(l.back); back != nil {
+			l.log.unknown = back
+			err = errors.Join(err, back)
+		}
+		return nil, err
 	}
 	report.Rows, report.Edges = c.counts()
 	report.EdgesRead, report.LogBytes, report.Generation = r.linked, l.log.end, l.log.generation
@@ -265,21 +293,29 @@ func (l *Live) put(t *Table, of nodes, first int64, raw []byte) error {
 	}); err != nil {
 		return err
 	}
-	one, from := saved{t: t}, []int64(nil)
+	var some, from []int32 // nodes, and which rows these are
 	for i, differs := range differ {
 		if differs {
-			one.nodes, from = append(one.nodes, int32(of.at(first+int64(i)))), append(from, int64(i))
+			some, from = append(some, int32(of.at(first+int64(i)))), append(from, int32(i))
 		}
 	}
-	if one.nodes == nil {
+	if some == nil {
 		return nil
 	}
+	return l.keep(t, some, from, raw)
+}
+
+// keep writes some of the rows in raw to a table.
+func (l *Live) keep(t *Table, some, from []int32, raw []byte) (err error) {
+	one, row := saved{t: t, nodes: some}, t.rowBytes()
 	l.undo.changed[t] = append(l.undo.changed[t], one.nodes...)
-	one.rows = l.undo.room(int64(len(from)) * row)
+	if one.rows, err = l.undo.room.take(int64(len(from))*row, l.take); err != nil {
+		return err
+	}
 	last := t == l.last
-	err = r.pool.Split(int64(len(from)), 256, func(lo, hi int64) {
+	err = l.run.pool.Split(int64(len(from)), 256, func(lo, hi int64) {
 		for k := lo; k < hi; k++ {
-			v, made := int64(one.nodes[k]), raw[from[k]*row:(from[k]+1)*row]
+			v, made := int64(some[k]), raw[int64(from[k])*row:][:row]
 			aside := one.rows[k*row : (k+1)*row]
 			if last {
 				copy(aside, made)
@@ -323,13 +359,17 @@ func (l *Live) Rows(to []float32, of []int64) (generation uint64, err error) {
 	if len(to) != len(of)*width {
 		return 0, fmt.Errorf("%w: %d numbers for the rows of %d nodes; a row has %d", ErrRows, len(to), len(of), width)
 	}
-	for i, v := range of {
+	for _, v := range of {
 		if v < 0 || v >= l.rows {
 			return 0, fmt.Errorf("%w: node %d, and there are %d in generation %d", ErrRows, v, l.rows, l.generation)
 		}
-		copy(to[i*width:(i+1)*width], floats(l.last.rows(v, v+1)))
 	}
-	return l.generation, nil
+	return l.generation, pinned.Guard(func() error {
+		for i, v := range of {
+			copy(to[i*width:(i+1)*width], floats(l.last.rows(v, v+1)))
+		}
+		return nil
+	})
 }
 
 // State returns the generation, and how many rows the last table has in it, of which width.
@@ -338,6 +378,9 @@ func (l *Live) State() (generation uint64, rows int64, width int) {
 	defer l.mu.RUnlock()
 	return l.generation, l.rows, l.last.Width
 }
+
+// InFiles reports whether tables are in files, since memory has no room for them.
+func (l *Live) InFiles() bool { return l.inFiles }
 
 // Compact makes the changes of the log one, which takes the place of the log. After an error the log is as before.
 func (l *Live) Compact(context.Context) error {
@@ -372,5 +415,5 @@ func (l *Live) Close() (err error) {
 	if l.log != nil {
 		err = errors.Join(err, l.log.close())
 	}
-	return errors.Join(err, l.run.close())
+	return errors.Join(err, l.undo.room.close(), l.run.close())
 }

@@ -43,6 +43,8 @@ const (
 	headBytes = 24
 	sumBytes  = 8
 	mostHead  = 1 << 20 // bytes of the first line
+
+	scratchName = ".rows-" // begins the names of files that are removed at once
 )
 
 // ErrLog is returned for a log that is damaged, is another program's, or is in use.
@@ -71,6 +73,10 @@ func (l *changeLog) open(folder string, of logHead) (all *Change, err error) {
 			ErrLog, folder, err)
 	}
 	wholefile.Clear(l.path)
+	left, _ := filepath.Glob(filepath.Join(folder, scratchName+"*")) // by who was killed
+	for _, name := range left {
+		_ = os.Remove(name)
+	}
 	head, err := json.Marshal(of)
 	if err != nil {
 		return nil, err
@@ -115,17 +121,7 @@ func (l *changeLog) read(want []byte) (*Change, error) {
 	}
 	line, _, whole := bytes.Cut(first, []byte("\n"))
 	if !whole || !bytes.Equal(line, want) {
-		var have, expected logHead
-		_ = json.Unmarshal(want, &expected)
-		if err := json.Unmarshal(line, &have); !whole || err != nil || have.Format != logFormat {
-			return nil, l.wrong(0, "there is no line that names format "+logFormat)
-		}
-		what := "another model or other layers"
-		if have.Dataset != expected.Dataset {
-			what = "another dataset, or one that has changed since"
-		}
-		return nil, fmt.Errorf("%w: %s is of %s; name another folder, or remove this one to begin with the dataset",
-			ErrLog, l.path, what)
+		return nil, l.other(line, want)
 	}
 	l.begin = int64(len(line)) + 1
 	l.end, l.generation = l.begin, 0
@@ -146,6 +142,21 @@ func (l *changeLog) read(want []byte) (*Change, error) {
 		}
 	}
 	return m.change(), nil
+}
+
+// other says what a log is of whose first line is not as it must be.
+func (l *changeLog) other(line, want []byte) error {
+	var have, expected logHead
+	_ = json.Unmarshal(want, &expected)
+	if err := json.Unmarshal(line, &have); err != nil || have.Format != logFormat {
+		return l.wrong(0, "there is no line that names format "+logFormat)
+	}
+	what := "another model or other layers"
+	if have.Dataset != expected.Dataset {
+		what = "another dataset, or one that has changed since"
+	}
+	return fmt.Errorf("%w: %s is of %s; name another folder, or remove this one to begin with the dataset", ErrLog,
+		l.path, what)
 }
 
 // next reads the record at the end of those before, of which left bytes are left; nil where there is none, or its

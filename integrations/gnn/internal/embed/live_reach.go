@@ -20,7 +20,7 @@ type undo struct {
 	shown    []saved // rows of the last table, which readers do not see yet
 	degrees  []oldDegree
 	rows     map[*Table]int64 // before, of tables that have grown
-	spare    [][]byte
+	room     arena
 }
 
 // saved are rows of nodes of a table, which are not in it.
@@ -48,25 +48,45 @@ type oldDegree struct {
 	was  uint32
 }
 
-// room returns memory for rows.
-func (u *undo) room(n int64) []byte {
-	if at := len(u.spare) - 1; at >= 0 && int64(cap(u.spare[at])) >= n {
-		b := u.spare[at][:n]
-		u.spare = u.spare[:at]
-		return b
-	}
-	return make([]byte, n)
-}
-
 // end forgets the way back, but keeps its memory for the next change.
 func (u *undo) end() {
-	var spare [][]byte
-	for _, all := range [][]saved{u.saved, u.shown} {
-		for i := range all {
-			spare = append(spare, all[i].rows)
+	u.room.next, u.room.used = 0, 0
+	*u = undo{room: u.room}
+}
+
+// arena is memory for rows of a change, in pieces.
+type arena struct {
+	pieces [][]byte
+	frees  []func() error
+	next   int // the piece in hand is the one before
+	used   int // of its bytes
+}
+
+// pieceBytes is what an arena takes at least.
+const pieceBytes = 16 << 20
+
+// take returns n bytes, which hold anything.
+func (a *arena) take(n int64, take takeMemory) ([]byte, error) {
+	for a.next == 0 || int64(a.used)+n > int64(len(a.pieces[a.next-1])) {
+		if a.next == len(a.pieces) {
+			piece, free, err := take(max(n, pieceBytes))
+			if err != nil {
+				return nil, err
+			}
+			a.pieces, a.frees = append(a.pieces, piece), append(a.frees, free)
 		}
+		a.next, a.used = a.next+1, 0
 	}
-	*u = undo{spare: spare}
+	a.used += int(n)
+	return a.pieces[a.next-1][a.used-int(n) : a.used], nil
+}
+
+func (a *arena) close() (err error) {
+	for _, free := range a.frees {
+		err = errors.Join(err, free())
+	}
+	*a = arena{}
+	return err
 }
 
 // marks are nodes of a type: which, and in the order in which they came.
@@ -108,7 +128,7 @@ func (m *marks) take() []int32 {
 func (l *Live) begin(change *Change) error {
 	r, schema := l.run, l.run.p.Graph.Schema()
 	u := &undo{nodes: slices.Clone(l.in.nodes), changed: map[*Table][]int32{}, counted: map[string][]int32{},
-		rows: map[*Table]int64{}, spare: l.undo.spare, inLists: make([][]int32, len(schema.Edges)),
+		rows: map[*Table]int64{}, room: l.undo.room, inLists: make([][]int32, len(schema.Edges)),
 		outLists: make([][]int32, len(schema.Edges))}
 	l.undo = *u
 	l.in.begin()
@@ -120,21 +140,8 @@ func (l *Live) begin(change *Change) error {
 	if err := l.reserve(c); err != nil {
 		return err
 	}
-	l.in.add(c.nodes)
-	l.out.add(c.nodes)
-	for e := range c.edits {
-		of := &c.edits[e]
-		l.undo.inLists[e], err = l.in.edit(e, of.inLess, of.inMore)
-		if gone := (*missingEdge)(nil); errors.As(err, &gone) {
-			return fmt.Errorf("%w: remove %v: there is no edge from %d to %d, or not as many; name edges that are "+
-				"there", ErrChange, &schema.Edges[e], gone.other, gone.node)
-		}
-		if err != nil {
-			return err
-		}
-		if l.undo.outLists[e], err = l.out.edit(e, of.outLess, of.outMore); err != nil {
-			return err
-		}
+	if err := l.link(c); err != nil {
+		return err
 	}
 	for t := range l.marks {
 		for _, m := range []*marks{&l.marks[t], &l.from[t]} {
@@ -151,6 +158,27 @@ func (l *Live) begin(change *Change) error {
 	}
 	l.count()
 	return r.ctxErr()
+}
+
+// link changes the lists of edges.
+func (l *Live) link(c *checked) (err error) {
+	l.in.add(c.nodes)
+	l.out.add(c.nodes)
+	for e := range c.edits {
+		of := &c.edits[e]
+		l.undo.inLists[e], err = l.in.edit(e, of.inLess, of.inMore)
+		if gone := (*missingEdge)(nil); errors.As(err, &gone) {
+			return fmt.Errorf("%w: remove %v: there is no edge from %d to %d, or not as many; name edges that are "+
+				"there", ErrChange, &l.run.p.Graph.Schema().Edges[e], gone.other, gone.node)
+		}
+		if err != nil {
+			return err
+		}
+		if l.undo.outLists[e], err = l.out.edit(e, of.outLess, of.outMore); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // reserve sees that lists have room for edits.
@@ -173,7 +201,7 @@ func (l *Live) reserve(c *checked) error {
 // grow gives all tables rows for nodes that are new.
 func (l *Live) grow(nodes []int64) error {
 	one := func(t *Table, of int) error {
-		if t == nil || t.region == nil || t.Rows == nodes[of] {
+		if t == nil || t.free == nil || t.Rows == nodes[of] {
 			return nil
 		}
 		l.undo.rows[t] = t.Rows
@@ -181,7 +209,7 @@ func (l *Live) grow(nodes []int64) error {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 		}
-		return t.grow(nodes[of], l.run.memory())
+		return t.grow(nodes[of], l.take)
 	}
 	var err error
 	for of := range l.inputs {
@@ -318,7 +346,7 @@ func (l *Live) back() (err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for t, rows := range l.undo.rows {
-		t.Rows, t.bytes = rows, t.region.Bytes()[:rows*t.rowBytes()]
+		t.resize(rows)
 	}
 	l.in.undone(l.undo.nodes)
 	l.out.undone(l.undo.nodes)

@@ -30,6 +30,8 @@ type Table struct {
 	region *pinned.Region // that bytes are of, where a step makes them
 	file   *os.File       // that a step writes; nil: it is in memory, or a column
 	near   bool           // bytes are in memory
+	room   []byte         // that bytes begin, of a table that grows
+	free   func() error   // gives room back
 	held   bool           // they will be, as is planned
 }
 
@@ -120,25 +122,31 @@ func (t *Table) hold(memory pinned.Options) (err error) {
 	return nil
 }
 
-// grow gives a table in memory another number of rows, and keeps those that stay. With more it may move; it has room
-// for an eighth more then.
-func (t *Table) grow(rows int64, memory pinned.Options) error {
-	size := rows * t.rowBytes()
-	if t.region == nil || size > t.region.Len() {
-		region, err := pinned.Allocate(max(size+size/growth, 1), memory)
+// grow gives a table another number of rows, and keeps those that stay. With more it may move, to memory that take
+// gives; it has room for an eighth more then.
+func (t *Table) grow(rows int64, take takeMemory) error {
+	if size := rows * t.rowBytes(); t.free == nil || size > int64(len(t.room)) {
+		room, free, err := take(max(size+size/growth, 1))
 		if err != nil {
 			return err
 		}
-		copy(region.Bytes(), t.bytes)
-		old := t.region
-		t.region = region
-		if err := old.Close(); err != nil {
-			return err
+		copy(room, t.bytes)
+		old := t.free
+		if t.room, t.free = room, free; old != nil {
+			if err := old(); err != nil {
+				return err
+			}
 		}
 	}
-	t.Rows, t.bytes, t.near = rows, t.region.Bytes()[:size], true
+	t.resize(rows)
 	return nil
 }
+
+// resize gives a table a number of rows that it has room for.
+func (t *Table) resize(rows int64) { t.Rows, t.bytes, t.near = rows, t.room[:rows*t.rowBytes()], true }
+
+// takeMemory takes n bytes, which are zero, until free is called.
+type takeMemory func(n int64) (b []byte, free func() error, err error)
 
 // growth is which part of a table is room for rows to come: one in so many.
 const growth = 8
@@ -176,10 +184,13 @@ func (t *Table) close() (err error) {
 	if t.region != nil {
 		err = t.region.Close()
 	}
+	if t.free != nil {
+		err = errors.Join(err, t.free())
+	}
 	if t.file != nil {
 		err = errors.Join(err, t.file.Close())
 	}
-	t.bytes, t.region, t.file, t.near = nil, nil, nil, false
+	t.bytes, t.region, t.file, t.near, t.room, t.free = nil, nil, nil, false, nil, nil
 	return err
 }
 

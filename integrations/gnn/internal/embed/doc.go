@@ -10,9 +10,9 @@
 //	report, err := embed.Run(ctx, program, embed.Options{Folder: work, Memory: 4 << 30})
 //
 // The sums of a step come in one of five ways. Resident: the tables that are summed have room in memory, and package
-// sparse multiplies. Sweeps: the sums of a range of nodes have room, and the rows that they need are read from one end to
-// the other, once for each range. Window: sums begin with their first row and end with the last while all rows are read
-// once. Hubs: rows of sources with most edges and sums of nodes with most stay in memory, rows between others are
+// sparse multiplies. Sweeps: the sums of a range of nodes have room, and the rows that they need are read from one end
+// to the other, once for each range. Window: sums begin with their first row and end with the last while all rows are
+// read once. Hubs: rows of sources with most edges and sums of nodes with most stay in memory, rows between others are
 // spilled, and tables are read twice. Gather: the rows of a range's sources are read, from a column with a cache whose
 // contents follow from what later ranges need (package diskio). Each adds a node's rows in the order of its edges, so
 // that their bytes are the same.

@@ -88,8 +88,9 @@ def measured(o: argparse.Namespace, khop: str, data: pathlib.Path, checkpoint: p
     nodes = json.loads(call(khop, "info", data, "--json"))["nodes"]
     found = []
     for share, part in SHARES.items():
-        command = [khop, "embed", data, "--checkpoint", checkpoint, "--max-memory", int(nodes * width * 4 / part * PART),
-                   "--out", o.folder / "rows.npy", "--force", "--json"]
+        memory = int(nodes * width * 4 / part * PART)
+        command = [khop, "embed", data, "--checkpoint", checkpoint, "--max-memory", memory, "--out",
+                   o.folder / "rows.npy", "--force", "--json"]
         plan = json.loads(call(*command, "--plan"))
         layers = []
         for step, inputs in zip(plan["steps"], (width, width, 16)):

@@ -126,7 +126,7 @@ def chart(report: dict) -> str:
         groups.append((f"Layer 1, {share} of the features as memory", "passes", bars))
     return charts.svg("Passes over a layer's input, read and written", groups,
                       "3-layer GraphSAGE, as wide as the features: one pass is read and one written at least. "
-                      f"{report['khop']}")
+                      f"khop at {report['khop']}.")
 
 
 def main() -> None:

@@ -89,7 +89,7 @@ def test_errors_say_what_is_wrong_and_what_is_finished_is_kept(data, tmp_path):
     def broken(own, sums):
         raise ZeroDivisionError("nothing to divide")
 
-    with pytest.raises(ZeroDivisionError, match="nothing to divide.*nodes 0 to .*run the same again"):
+    with pytest.raises(ZeroDivisionError, match="nothing to divide.*nodes 0 to .*do the same again"):
         embedding.embed(layer(broken), data, out=out, name="a")
     with pytest.raises(OptionError, match=r"made rows of the shape \(\d+, 4\), not \(\d+, 3\)"):
         embedding.embed(layer(lambda own, sums: own), data, out=out, name="a")

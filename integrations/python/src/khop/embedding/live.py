@@ -34,7 +34,7 @@ class Live:
     becomes of them later, such as training, changes nothing. Functions of a ``Layer`` that are no modules cannot be
     copied, and must stay as they are.
 
-    node_type says whose rows they are, if several types have some. max_memory (bytes; by default half of what is free)
+    node_type says whose rows layers make; by default those of the first type. max_memory (bytes; by default half of what is free)
     bounds what khop takes for edges, features and the rows of all layers. workers is how many threads it has. journal
     is the folder of the changes that were acknowledged, DATASET.khop-live by default; one process has it open at a
     time, and it is of one dataset and model. Opening it again, after any end, makes its changes again. name tells

@@ -126,6 +126,14 @@ def test_convolutions_of_pyg_are_known(data, tmp_path):
             embedding.embed([wrong], data, out=str(tmp_path / "wrong.npy"))
 
 
+def test_layers_are_as_they_were_afterwards(data, tmp_path):
+    norm = torch.nn.BatchNorm1d(4)
+    state = {name: value.clone() for name, value in norm.state_dict().items()}
+    layers = [embedding.Layer("sum", 4, lambda own, sums: sums[:, :4]), norm]
+    embedding.embed(layers, data, out=str(tmp_path / "rows.npy"))
+    assert norm.training and all((norm.state_dict()[name] == value).all() for name, value in state.items())
+
+
 @pytest.fixture()
 def typed(dataset, tmp_path):
     """A dataset of several types, and of two of these, names, features and edges."""

@@ -70,7 +70,8 @@ class Graph:
                 rows = self.rows(len(ids))
                 self.x[of] = np.concatenate([x, np.zeros((new, WIDTH), "float32")])
                 self.x[of][ids] = rows
-                features[of] = draw.choice([list, np.array, torch.tensor])(ids), draw.choice([np.array, torch.tensor])(rows)
+                of_ids, of_rows = draw.choice([list, np.array, torch.tensor]), draw.choice([np.array, torch.tensor])
+                features[of] = of_ids(ids), of_rows(rows)
         for of, edges in self.edges.items():
             draw.shuffle(edges)
             remove[of] = ends(edges[:draw.randint(0, min(3, len(edges)))])
@@ -141,7 +142,7 @@ def follow(program, model, graph, folder, same, node_type=None):
         if graph.draw.random() < .3:
             live.close()
             live = embedding.Live(path, model, node_type=node_type)
-        with pytest.raises(OptionError, match="no edge from 0 to 0, or not so many"):
+        with pytest.raises(OptionError, match="no edge from 0 to 0"):
             live.update(add={edges: [[0], [0]] for edges in graph.edges},
                         remove={next(iter(graph.edges)): np.zeros((2, 1000), int)})
         rows, want = live.rows(), made(program, model, graph, folder, node_type)
@@ -165,7 +166,8 @@ def test_rows_of_checkpoints_are_those_of_a_dataset_with_the_changes(program, tm
         folder = tmp_path / str(number)
         folder.mkdir()
         run(program, "train", graph.write(folder / "first"), "--model", kind, "--checkpoint", folder / "model",
-            "--epochs", "1", "--hidden", "4", "--layers", "2", "--fanouts", "-1,-1", *["--heads", "2"] * (kind == "gat"))
+            "--epochs", "1", "--hidden", "4", "--layers", "2", "--fanouts", "-1,-1",
+            *["--heads", "2"] * (kind == "gat"))
         follow(program, folder / "model", graph, folder, same)
 
 
@@ -211,7 +213,8 @@ OWN = [embedding.Layer("rows", 2, lambda own, sums: own * 1)]
 
 def test_arrays_of_all_kinds_give_the_same_rows(program, data):
     """Ids of nodes and ends of edges, as whole numbers of any width; rows of any numbers that float32 holds."""
-    whole = [list, tuple, torch.tensor, np.array, *(lambda of, d=d: np.array(of, d) for d in ("uint8", "int32", "uint64")),
+    whole = [list, tuple, torch.tensor, np.array,
+             *(lambda of, d=d: np.array(of, d) for d in ("uint8", "int32", "uint64")),
              lambda of: torch.tensor(of, dtype=torch.int32), lambda of: np.array(of)[..., ::-1][..., ::-1]]
     real = [list, np.array, lambda of: np.array(of, "int64"), lambda of: np.array(of, "float64", order="F"),
             lambda of: np.array(of, "float16"), lambda of: torch.tensor(of, dtype=torch.float64),
@@ -285,7 +288,7 @@ def test_types_are_named_where_there_are_several(program, tmp_path):
     with embedding.Live(path, layer, node_type="b") as live:
         with pytest.raises(OptionError, match="features: there are several types: give a dict by type, of 'a', 'b'"):
             live.update(([1], graph.rows(1)))
-        with pytest.raises(OptionError, match="add: there are several types: give a dict by type, of 'a:likes:a', 'a:to:b', "):
+        with pytest.raises(OptionError, match="add: there are several types: give a dict by type, of 'a:likes:a', "):
             live.update(add=[[1], [1]])
         live.update({"b": ([1], np.full((1, WIDTH), 7.)), "a": ([2], np.zeros((1, WIDTH)))})
         assert (live.rows([1]) == 7).all() and live.nodes == len(graph.x["b"])
@@ -505,7 +508,7 @@ def test_khop_ends_with_its_process(program, data, python, end):
 def test_forks_are_refused_and_their_parent_goes_on(program, data, python):
     process = python(PROGRAM + """
 import khop
-for n in range(10):
+for n in range(4):
     pid = os.fork()
     if pid == 0:
         for ask in (live.rows, live.update, live.compact):
@@ -521,7 +524,7 @@ for n in range(10):
         sys.exit(0)  # runs finalisers, which must leave the parent's alone
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, n
     assert live.update(features=([1], [[n, n]]))["generation"] == n + 2
-assert live.rows([1]).tolist() == [[9, 9]]
+assert live.rows([1]).tolist() == [[3, 3]]
 held = os.fork()  # has the pipes, too, and does not keep the parent from ending khop
 if held == 0:
     os.read(0, 1)

@@ -34,11 +34,12 @@ class Live:
     becomes of them later, such as training, changes nothing. Functions of a ``Layer`` that are no modules cannot be
     copied, and must stay as they are.
 
-    node_type says whose rows layers make; by default those of the first type. max_memory (bytes; by default half of what is free)
-    bounds what khop takes for edges, features and the rows of all layers. workers is how many threads it has. journal
-    is the folder of the changes that were acknowledged, DATASET.khop-live by default; one process has it open at a
-    time, and it is of one dataset and model. Opening it again, after any end, makes its changes again. name tells
-    models of layers apart there; by default it is made of the parameters.
+    node_type says whose rows they are; by default those of the first type. max_memory (bytes; by default half of what
+    is free) bounds what khop takes: edges are in memory, and where it has no room for features and the rows of all
+    layers, too, these are in files. workers is how many threads khop has. journal is the folder of the changes that
+    were acknowledged, DATASET.khop-live by default; one process has it open at a time, and it is of one dataset and
+    model. Opening it again, after any end, makes its changes again. name tells layers apart there; by default it is
+    made of their parameters.
 
     One thread after the other is served. A forked process cannot use it (ForkError). ``close`` ends khop; so do the end
     of a with block, of this object, and of this process. When khop is killed meanwhile that is a KhopError, in this
@@ -172,8 +173,8 @@ class Live:
     def _turn(self) -> Iterator[None]:
         """This thread is the one that asks."""
         if self._pid != os.getpid():
-            raise ForkError(f"this Live belongs to process {self._pid}, and this is its child {os.getpid()}: ask there, "
-                            "or open another Live with a journal of its own in the child")
+            raise ForkError(f"this Live belongs to process {self._pid}, and this is its child {os.getpid()}: ask "
+                            "there, or open another Live with a journal of its own in the child")
         with self._lock:
             if self._asking:
                 raise BusyError("a layer of a Live asks this same Live, which waits for the layer: ask before or after")

@@ -358,13 +358,15 @@ def test_errors_of_layers_are_raised_and_old_rows_stay(program, data):
         live.update(**change)
         assert live.generation == 1 and (live.rows([2, 9]) == [[5, 6], [11, 11]]).all()
     wrong.append(broken(ZeroDivisionError("at first")))
-    with pytest.raises(ZeroDivisionError, match="at first"):
+    files = os.listdir("/proc/self/fd")
+    with pytest.raises(ZeroDivisionError, match="at first") as raised:
         embedding.Live(data, [embedding.Layer("sum", 2, layer)])
+    assert raised.tb and len(os.listdir("/proc/self/fd")) == len(files)
     wrong.clear()
     embedding.Live(data, [embedding.Layer("sum", 2, layer)]).close()  # nobody else has the journal open
 
 
-def test_layers_are_as_they_were_when_it_was_opened(program, data):
+def test_layers_are_as_they_were_when_it_was_opened(program, data, tmp_path):
     """In evaluation mode, without gradients, whatever is trained meanwhile."""
     nn = pytest.importorskip("torch_geometric.nn")
     conv, norm = nn.SAGEConv(2, 3), torch.nn.BatchNorm1d(3)
@@ -384,6 +386,8 @@ def test_layers_are_as_they_were_when_it_was_opened(program, data):
     with embedding.Live(data, model) as live:
         before = live.rows()
         assert all(module.training for module in (conv, norm, own))
+        embedding.embed(model, data, out=str(tmp_path / "rows.npy"))
+        assert (np.load(tmp_path / "rows.npy") == before).all()
         assert all((norm.state_dict()[name] == value).all() for name, value in state.items())
         with torch.no_grad():
             for parameter in [*conv.parameters(), *norm.parameters(), *own.parameters()]:
@@ -402,6 +406,7 @@ def test_a_name_is_that_of_layers_which_have_one_journal(program, data, tmp_path
     for n in (1, 2):
         with embedding.Live(data, OWN, name="a", journal=str(journal)) as live:
             assert live.update(features=([n], [[n + 70, 1]]))["generation"] == n
+    assert os.listdir(journal) and sorted(os.listdir(tmp_path)) == ["data", "journal"]
     with embedding.Live(data, OWN, name="a", journal=journal, workers=1, max_memory=1 << 30) as live:
         assert live.rows([1, 2, 3]).tolist() == [[71, 1], [72, 1], [3, 3]]
         with pytest.raises(KhopError, match="another process has it open"):
@@ -464,6 +469,8 @@ def test_a_call_that_is_interrupted_ends_khop(program, data, monkeypatch):
         monkeypatch.setattr(live._served, "line", interrupted)
         with pytest.raises(KeyboardInterrupt):
             live.update(features=([1], [[8., 8.]]))
+        with pytest.raises(ProcessLookupError):
+            os.kill(live._served.pid, 0)
         monkeypatch.undo()
         with pytest.raises(KhopError, match="interrupted by KeyboardInterrupt.*open another Live"):
             live.rows()
@@ -505,6 +512,22 @@ def test_khop_ends_with_its_process(program, data, python, end):
         assert live.rows([1]).tolist() == [[8, 8]]
 
 
+def test_khop_ends_with_its_process_whoever_has_the_pipes(program, data, python):
+    said, _ = python(PROGRAM + """
+import signal
+held = os.fork()
+if held == 0:
+    os.close(1)
+    os.close(2)
+    signal.pause()
+print(held, flush=True)
+os.kill(os.getpid(), 9)
+""", data).communicate(timeout=PATIENCE)
+    pid, held = map(int, said.split())
+    wait(pid)
+    os.kill(held, signal.SIGKILL)
+
+
 def test_forks_are_refused_and_their_parent_goes_on(program, data, python):
     process = python(PROGRAM + """
 import khop
@@ -530,6 +553,7 @@ if held == 0:
     os.read(0, 1)
     os._exit(0)
 live.close()
+assert live._served._process.returncode >= 0, "it had to be killed"
 os.kill(held, 9)
 print("done")
 """, data)

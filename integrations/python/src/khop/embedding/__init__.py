@@ -40,7 +40,7 @@ def embed(
 
     module is a list, or a torch.nn.Sequential (PyG's too), of layers: ``Layer``, PyG's GCNConv, SAGEConv, GraphConv,
     GINConv and GATConv, HeteroConv of one of those, and, after each of these, modules that compute each row by itself,
-    such as ReLU and Linear. They are in evaluation mode meanwhile. The other arguments are those of ``khop embed``;
+    such as ReLU and Linear. Modules are in evaluation mode meanwhile. The other arguments are those of ``khop embed``;
     node_type is its --type. name tells modules apart when an interrupted run continues; by default it is made of the
     parameters.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-from typing import Any, Callable, Iterator, Mapping, Sequence, Tuple, Union
+from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -34,7 +34,7 @@ class Layer:
 
 
 def layers_of(module: Any, types: Callable[[], list[Edges]]) -> tuple[list[Layer], list[Any]]:
-    """The layers of a module, and the modules that have parameters. types are the graph's types of edges."""
+    """The layers of a module, and the modules that compute them. types are the graph's types of edges."""
     layers: list[Layer] = []
     parts = list(module) if hasattr(module, "__iter__") else [module]
     for part in parts:
@@ -46,7 +46,16 @@ def layers_of(module: Any, types: Callable[[], list[Edges]]) -> tuple[list[Layer
                               "HeteroConv of PyG")
         else:
             layers[-1] = _behind(layers[-1], part)
-    return layers, [p for p in parts if hasattr(p, "state_dict")]
+    return layers, modules_of(parts)
+
+
+def modules_of(parts: Iterable[Any]) -> list[Any]:
+    """The modules among parts, and among the functions of these."""
+    functions: list[Any] = []
+    for part in parts:
+        one = part.function if isinstance(part, Layer) else part
+        functions += one.values() if isinstance(one, Mapping) else [one]
+    return [function for function in functions if hasattr(function, "state_dict")]
 
 
 def types_of(about: Mapping[str, Any]) -> list[Edges]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from . import changes
 from .blocks import Room, Served, flags
-from .layers import Layer, layers_of, name_of, names_of, types_of
+from .layers import Layer, layers_of, modules_of, name_of, names_of, types_of
 from .. import binary as _binary
 from .._data.info import info
 from ..errors import BusyError, ForkError, KhopError, OptionError
@@ -238,9 +238,6 @@ def _frozen(model: Any) -> List[Any]:
     except Exception as error:
         raise OptionError(f"model: its layers cannot be copied ({type(error).__name__}: {error}): give layers that "
                           "copy.deepcopy takes") from error
-    for part in parts:
-        function = part.function if isinstance(part, Layer) else part
-        for module in function.values() if isinstance(function, Mapping) else [function]:
-            if hasattr(module, "eval"):
-                module.eval()
+    for module in modules_of(parts):
+        module.eval()
     return parts

@@ -76,7 +76,7 @@ def _bytes(array: Any) -> memoryview:
 
 
 def flags(**options: Any) -> list[str]:
-    """The options that are given, as a command line has them."""
+    """The options that are given, for a command line."""
     return [text for name, value in options.items() if value is not None for text in (
         f"--{name.replace('_', '-')}", os.fsdecode(value) if isinstance(value, (bytes, os.PathLike)) else str(value))]
 
@@ -117,7 +117,7 @@ class Served:
             self._process.stdin.flush()
 
     def line(self) -> bytes:
-        """Computes the blocks that come, and returns the next line that is none; nothing when khop has ended."""
+        """Computes the blocks that come, and returns the next other line; nothing when khop has ended."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if not line.startswith(b'{"layer"'):

@@ -39,7 +39,9 @@ class Room:
         self.close()
 
     def close(self) -> None:
+        """What floats gave stays valid."""
         self._file.close()
+        self._floats = None
 
     def floats(self, count: int) -> Any:
         """So many floats from the beginning, as a tensor that is valid until more are asked for."""

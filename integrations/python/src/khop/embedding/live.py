@@ -80,7 +80,7 @@ class Live:
         self._end = weakref.finalize(self, _end, self._served, blocks, self._room)  # also when the interpreter ends
         try:
             with self._turn():
-                self._now = self._answer()
+                self._now = self._ask(None)
         except BaseException:
             self._end()
             raise
@@ -142,7 +142,8 @@ class Live:
             rows = np.empty((len(ids), self.width), np.float32)
             step = max(1, _AT_ONCE // (4 * self.width))
             for first in range(0, len(ids), step):
-                part = np.asarray(ids[first:first + step], np.int64)
+                part = ids[first:first + step]
+                part = np.arange(part.start, part.stop, part.step) if isinstance(part, range) else part
                 self._room.resize(part.nbytes + 4 * len(part) * self.width)
                 self._room.put(0, part)
                 self._ask({"rows": {"count": len(part), "ids_at": 0, "to_at": part.nbytes}}, "rows")
@@ -186,16 +187,13 @@ class Live:
             finally:
                 self._asking = False
 
-    def _ask(self, request: Mapping[str, Any], invalid: str = "") -> Dict[str, Any]:
-        """Returns the answer to a request, or raises what it says. invalid is the kind of errors that are of what the
-        caller has given."""
-        self._served.send(json.dumps(request).encode())
-        return self._answer(invalid)
-
-    def _answer(self, invalid: str = "") -> Dict[str, Any]:
-        """Returns the next answer."""
+    def _ask(self, request: Optional[Mapping[str, Any]], invalid: str = "") -> Dict[str, Any]:
+        """Returns the answer to a request, or raises what it says; with None the first answer, which nobody asks for.
+        invalid is the kind of errors that are of what the caller has given."""
         try:
             with self._no_grad():
+                if request is not None:
+                    self._served.send(json.dumps(request).encode())
                 line = self._served.line()
         except BaseException as error:  # its answer would be taken for that of the next request
             self._gone = f"khop embed was ended when a call was interrupted by {type(error).__name__}{_AGAIN}"

@@ -115,8 +115,8 @@ class Live:
 
         Arrays are tensors of torch, arrays of NumPy, or lists. Numbers that float32 does not hold exactly are an
         OptionError, but for lists, which are rounded as torch.tensor rounds them. So are wrong shapes, ids and types,
-        and edges to remove that are not there. Rows that are not finite, and a disk that fails, are a KhopError. Errors
-        of a layer are raised as they are.
+        edges to remove that are not there, and features that are not finite. A layer's rows that are not finite, and a
+        disk that fails, are a KhopError. Errors of a layer are raised as they are.
 
         Returns what it came to: generation, nodes, feature_rows, edges, steps (step and rows that were made again, of
         each), edges_read, seconds, journal_bytes.
@@ -129,8 +129,8 @@ class Live:
             for place, array in asked.arrays:
                 self._room.put(place, array)
             answer = self._ask(request, "changes")
-            self._room.resize(0)
             self._now = {**self._now, "generation": answer["generation"], "nodes": answer["nodes"]}
+            self._room.resize(0)
             return answer
 
     def rows(self, nodes: Any = None) -> NDArray[np.float32]:

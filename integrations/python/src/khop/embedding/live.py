@@ -105,7 +105,9 @@ class Live:
         remove: Any = None,
     ) -> Dict[str, Any]:
         """Changes the graph, first by remove, then by add, and returns when the journal has the changes on its disk and
-        ``rows`` gives the rows that they lead to. All of them are one generation. After any error nothing has changed.
+        ``rows`` gives the rows that they lead to. All of them are one generation. After an error nothing has changed;
+        where khop was killed, or the call interrupted, the journal may have the changes: generation says so when it is
+        opened again.
 
         features is (ids, rows): new features of nodes, [n] and [n, width]. Ids from the number of nodes on are new
         nodes, in any order and without holes; nodes of a type without features have the rows None. add and remove are

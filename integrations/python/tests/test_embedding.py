@@ -89,7 +89,7 @@ def test_errors_say_what_is_wrong_and_what_is_finished_is_kept(data, tmp_path):
     def broken(own, sums):
         raise ZeroDivisionError("nothing to divide")
 
-    with pytest.raises(ZeroDivisionError, match="nothing to divide.*nodes 0 to .*run the same again"):
+    with pytest.raises(ZeroDivisionError, match="nothing to divide.*nodes 0 to .*do the same again"):
         embedding.embed(layer(broken), data, out=out, name="a")
     with pytest.raises(OptionError, match=r"made rows of the shape \(\d+, 4\), not \(\d+, 3\)"):
         embedding.embed(layer(lambda own, sums: own), data, out=out, name="a")
@@ -124,6 +124,14 @@ def test_convolutions_of_pyg_are_known(data, tmp_path):
     for wrong in (nn.GATv2Conv(16, 4), nn.GCNConv(16, 4, improved=True), nn.GATConv(16, 4, negative_slope=0.1)):
         with pytest.raises(OptionError, match="is not supported"):
             embedding.embed([wrong], data, out=str(tmp_path / "wrong.npy"))
+
+
+def test_layers_are_as_they_were_afterwards(data, tmp_path):
+    norm = torch.nn.BatchNorm1d(4)
+    state = {name: value.clone() for name, value in norm.state_dict().items()}
+    layers = [embedding.Layer("sum", 4, lambda own, sums: sums[:, :4]), norm]
+    embedding.embed(layers, data, out=str(tmp_path / "rows.npy"))
+    assert norm.training and all((norm.state_dict()[name] == value).all() for name, value in state.items())
 
 
 @pytest.fixture()

@@ -9,3 +9,6 @@ khop.Loader("cora.khop", timeout="1s")  # type: ignore[arg-type]
 khop.Loader("cora.khop", batchsize=512)  # type: ignore[call-arg]
 khop.write("cora.khop", {}, by_time=3)  # type: ignore[arg-type]
 khop.write("cora.khop", {}, bytime=True)  # type: ignore[call-arg]
+khop.embedding.Live("cora.khop", "model", max_memory=1 << 30).update(features=([7], [[0.5]]))
+khop.embedding.Live("cora.khop", "model", workers="2")  # type: ignore[arg-type]
+khop.embedding.Live("cora.khop", "model").update(features=[7])  # type: ignore[arg-type]

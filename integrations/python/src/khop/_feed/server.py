@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import shutil
 import signal
@@ -16,14 +15,11 @@ from typing import Callable, Optional, Sequence
 
 from ..errors import KhopError, ServerError
 from .._config.configuration import Configuration
+from .._native import endings
 from .._native.scratch import Scratch
 
 _TAIL_LINES = 20
-_TAIL_BYTES = 1 << 18
 END = 5.0  # seconds that a server may take to end
-# Go's first words, before its stacks and registers.
-_CRASH = re.compile(r"(panic: |fatal error: |unexpected fault address|SIG[A-Z]+: ).*")
-_KILLED = ": where memory runs out the kernel does that (see dmesg); max_memory= bounds what khop takes"
 
 
 class Server:
@@ -92,31 +88,20 @@ class Server:
             return None
         lines = self._written()
         error = self._config.failure(lines[-1]) if lines and status in (1, 2) else None
-        crash = next((line for line in lines if _CRASH.match(line)), None)
-        if crash is not None:  # the program of a wheel ends by a signal then
-            error, text = None, (
-                f"khop serve has crashed: {crash.rstrip()}. This is a bug, unless something sent it a signal; the "
-                "error's .output has what it wrote")
-        elif status < 0:
-            name = signal.Signals(-status).name if -status in set(signal.Signals) else "an unknown signal"
-            text = f"khop serve was ended by signal {-status} ({name})" + (_KILLED if -status == signal.SIGKILL else "")
-        else:
-            text = f"khop serve has ended with status {status}" + "".join(f"\n{line}" for line in lines[-_TAIL_LINES:])
-        error = error or ServerError(text)
-        error.command = " ".join(self.command).encode("utf-8", "backslashreplace").decode()  # paths are any bytes
-        error.output = "\n".join(lines)
-        return error
+        text = endings.violent("khop serve", status, lines)
+        if text is not None:
+            error = ServerError(text)
+        elif error is None:
+            error = ServerError(f"khop serve has ended with status {status}" + "".join(
+                f"\n{line}" for line in lines[-_TAIL_LINES:]))
+        return endings.with_output(error, self.command, lines)
 
     def last_words(self) -> str:
         """Returns the last lines that the server wrote."""
         return "\n".join(self._written()[-_TAIL_LINES:])
 
     def _written(self) -> list[str]:
-        if self._log is None:
-            return []
-        size = os.fstat(self._log.fileno()).st_size
-        data = os.pread(self._log.fileno(), _TAIL_BYTES, max(0, size - _TAIL_BYTES))
-        return data.decode("utf-8", "replace").replace("\r", "\n").splitlines()
+        return [] if self._log is None else endings.written(self._log)
 
     def close(self, timeout: float = END) -> None:
         """Ends the server: by a signal, and if it does not end in time, by a kill."""

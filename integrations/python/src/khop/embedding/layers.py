@@ -1,34 +1,15 @@
-"""Computes rows of a torch module for every node, by ``khop embed``: khop sums over edges, in any memory, and torch
-computes the dense part of each layer, some thousand nodes at a time.
-
-    khop.embedding.embed([conv1, torch.nn.ReLU(), conv2], "products.khop", out="embedding")
-
-docs/embed.md explains how it works, and what it computes.
-"""
+"""Layers whose rows khop computes with torch: what they sum, and the functions that PyG's convolutions come to."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import hashlib
-import json
-import mmap
-import os
-import subprocess
-import tempfile
-from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence, Tuple, Union
 
 import numpy as np
 
-from . import binary as _binary
-from .errors import KhopError, OptionError
-from ._data.info import info
-
-__all__ = ["Layer", "embed"]
-
-ROWS = 4096
-"""How many nodes a layer's function has at a time, but for the last."""
-
+from ..errors import OptionError
 
 Function = Callable[[Any, Any], Any]
 Edges = Tuple[str, str, str]
@@ -52,121 +33,8 @@ class Layer:
     function: Union[Function, Mapping[str, Function]]
 
 
-def embed(
-    module: Any, dataset: _binary.PathLike, *, out: str = "embedding", nodes: Optional[str] = None,
-    node_type: Optional[str] = None, max_memory: Optional[int] = None, force: bool = False, keep: bool = False,
-    name: Optional[str] = None, binary: Optional[_binary.PathLike] = None,
-) -> dict[str, Any]:
-    """Computes rows for every node of a dataset, over all neighbours. It writes them as a column, or to a file whose
-    name ends in .npy, or in .parquet (columns id and embedding).
-
-    module is a list, or a torch.nn.Sequential (PyG's too), of layers: ``Layer``, PyG's GCNConv, SAGEConv, GraphConv,
-    GINConv and GATConv, HeteroConv of one of those, and, after each of these, modules that compute each row by itself,
-    such as ReLU and Linear. They are in evaluation mode meanwhile. The other arguments are those of ``khop embed``;
-    node_type is its --type. name tells modules apart when an interrupted run continues; by default it is made of the
-    parameters.
-
-    Returns the result of the command. Errors of a layer are raised as they are. Rows of a wrong shape, or that are not
-    finite, are an OptionError or KhopError that names nodes and remedy. Finished work is kept: the same call continues
-    from there.
-    """
-    import torch
-
-    layers, modules = _layers(module, lambda: [
-        (e["source"], e["relation"], e["target"]) for e in info(dataset, binary)["edge_types"]])
-    command = [_binary.find(binary), "embed", os.fspath(dataset), "--json", "--out", out,
-               "--layers", ",".join(f"{layer.reduce}:{layer.width}" for layer in layers),
-               "--name", name or _name(modules), "--parent", str(os.getpid())]
-    for option, value in (("--nodes", nodes), ("--type", node_type), ("--max-memory", max_memory)):
-        command += [option, str(value)] if value is not None else []
-    with _evaluated(modules), torch.no_grad(), _Room() as room:
-        return _serve(command + ["--blocks", room.path] + ["--force"] * force + ["--keep"] * keep, layers, room)
-
-
-class _Room:
-    """Memory that another process writes, too, by its path. It grows with what is asked of it."""
-
-    def __init__(self) -> None:
-        import torch
-
-        folder = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-        self._file = tempfile.NamedTemporaryFile(prefix="khop-embed-", dir=folder)
-        self.path, self._floats = self._file.name, torch.empty(0)
-
-    def __enter__(self) -> _Room:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self._file.close()
-
-    def floats(self, count: int) -> Any:
-        """So many floats from the beginning, as a tensor that is valid until more are asked for."""
-        import torch
-
-        if len(self._floats) < count:
-            self._file.truncate(4 * count)
-            self._floats = torch.frombuffer(mmap.mmap(self._file.fileno(), 4 * count), dtype=torch.float32)
-        return self._floats
-
-
-def _serve(command: Sequence[str], layers: Sequence[Layer], room: _Room) -> dict[str, Any]:
-    """Runs the command, and computes the blocks that it asks for."""
-    with tempfile.TemporaryFile() as said, subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said) as process:
-        assert process.stdin is not None and process.stdout is not None
-        failed: Optional[BaseException] = None
-        rest = []
-        for line in process.stdout:
-            if not line.startswith(b'{"layer"'):
-                rest.append(line)
-                continue
-            try:
-                _block(json.loads(line), layers, room)
-                answer = b"\n"
-            except BaseException as error:
-                failed = error
-                answer = str(error).replace("\n", " ").encode()[:1000] + b" \n"
-            with contextlib.suppress(BrokenPipeError):
-                process.stdin.write(answer)
-                process.stdin.flush()
-        process.stdin.close()
-        if process.wait():
-            said.seek(0)
-            text = said.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
-            if failed is not None:
-                failed.args = (f"{failed} ({text})", *failed.args[1:])
-                raise failed
-            raise KhopError(text)
-        result: dict[str, Any] = json.loads(b"".join(rest))
-        return result
-
-
-def _block(line: dict[str, Any], layers: Sequence[Layer], room: _Room) -> None:
-    """Computes the rows of a block, in memory that the command has mapped, too."""
-    layer, nodes, own, to = layers[line["layer"]], line["nodes"], line["own_floats"], line["row_floats"]
-    rows, sums, at = to // layer.width, {}, own
-    memory = room.floats(own + to + sum(s["floats"] for s in line["sums"]))
-    for one in line["sums"]:
-        sums[tuple(one["edges"].split(":"))] = memory[at:at + one["floats"]].view(rows, -1)
-        at += one["floats"]
-    function: Any = layer.function
-    typed = isinstance(function, Mapping)
-    if typed and nodes not in function:
-        raise OptionError(f"layer {line['layer'] + 1} has no function for nodes of type {nodes!r}, whose rows it "
-                          f"needs: there are {', '.join(map(repr, function))}")
-    if len(sums) > 1 and not typed:
-        raise OptionError(f"layer {line['layer'] + 1} sums over edges of {len(sums)} types: give a dict of functions "
-                          "by the type of nodes")
-    given: Any = sums if typed or not sums else next(iter(sums.values()))
-    made = (function[nodes] if typed else function)(memory[:own].view(rows, -1) if own else None, given)
-    if tuple(made.shape) != (rows, layer.width):
-        raise OptionError(f"layer {line['layer'] + 1} made rows of the shape {tuple(made.shape)}, not "
-                          f"{(rows, layer.width)}: its width must be that of its rows")
-    memory[at:at + to].view(rows, -1).copy_(made)
-
-
-def _layers(module: Any, types: Callable[[], list[Edges]]) -> tuple[list[Layer], list[Any]]:
-    """The layers of a module, and the modules that have parameters. types are the graph's types of edges."""
+def layers_of(module: Any, types: Callable[[], list[Edges]]) -> tuple[list[Layer], list[Any]]:
+    """The layers of a module, and the modules that compute them. types are the graph's types of edges."""
     layers: list[Layer] = []
     parts = list(module) if hasattr(module, "__iter__") else [module]
     for part in parts:
@@ -178,7 +46,26 @@ def _layers(module: Any, types: Callable[[], list[Edges]]) -> tuple[list[Layer],
                               "HeteroConv of PyG")
         else:
             layers[-1] = _behind(layers[-1], part)
-    return layers, [p for p in parts if hasattr(p, "state_dict")]
+    return layers, modules_of(parts)
+
+
+def modules_of(parts: Iterable[Any]) -> list[Any]:
+    """The modules among parts, and among the functions of these."""
+    functions: list[Any] = []
+    for part in parts:
+        one = part.function if isinstance(part, Layer) else part
+        functions += one.values() if isinstance(one, Mapping) else [one]
+    return [function for function in functions if hasattr(function, "state_dict")]
+
+
+def types_of(about: Mapping[str, Any]) -> list[Edges]:
+    """The types of edges that khop.info names."""
+    return [(e["source"], e["relation"], e["target"]) for e in about["edge_types"]]
+
+
+def names_of(layers: Sequence[Layer]) -> str:
+    """What khop embed calls these layers."""
+    return ",".join(f"{layer.reduce}:{layer.width}" for layer in layers)
 
 
 def _behind(layer: Layer, part: Any) -> Layer:
@@ -188,7 +75,7 @@ def _behind(layer: Layer, part: Any) -> Layer:
     def after(function: Function) -> Function:
         return lambda own, sums: part(function(own, sums))
 
-    with torch.no_grad():
+    with torch.no_grad(), evaluated([part] if hasattr(part, "modules") else []):
         width = int(part(torch.zeros(2, layer.width)).shape[-1])
     made = layer.function
     return Layer(layer.reduce, width, {name: after(f) for name, f in made.items()} if isinstance(made, Mapping)
@@ -320,7 +207,7 @@ _CONVOLUTIONS: dict[str, Callable[[Any], list[Layer]]] = {
     "GCNConv": _gcn, "SAGEConv": _sage, "GraphConv": _graph, "GINConv": _gin, "GATConv": _gat}
 
 
-def _name(modules: Sequence[Any]) -> str:
+def name_of(modules: Sequence[Any]) -> str:
     """Tells modules apart by their parameters."""
     digest = hashlib.sha256()
     for module in modules:
@@ -332,7 +219,7 @@ def _name(modules: Sequence[Any]) -> str:
 
 
 @contextlib.contextmanager
-def _evaluated(modules: Sequence[Any]) -> Iterator[None]:
+def evaluated(modules: Sequence[Any]) -> Iterator[None]:
     """Puts modules into evaluation mode, and back."""
     before = [(m, m.training) for module in modules for m in module.modules()]
     try:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How many passes over a layer's input khop embed makes, by memory, graph and order of the nodes: bytes that are read
-and written, over those of the layer's input. It asks for plans, whose bytes a run reads and writes exactly; with --run it
-embeds in each memory, too, and fails where other bytes come.
+and written, over those of the layer's input. It asks for plans, whose bytes a run reads and writes exactly; with --run
+it embeds in each memory, too, and fails where other bytes come.
 
 Graphs are R-MAT, one of the size and degrees of ogbn-products, and --real, a source of khop convert; each as it is
 numbered, by community, and hot rows first. A third and a sixth of the features are what a control group would give, of

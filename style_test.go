@@ -4,17 +4,22 @@ package khop_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 const (
@@ -53,6 +58,28 @@ func TestFilesFunctionsAndLinesAreShort(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestNoProgramIsCommitted: go build writes one beside the main package of a module, and git add takes it along.
+func TestNoProgramIsCommitted(t *testing.T) {
+	listed, err := exec.CommandContext(t.Context(), "git", "ls-files", "-z").Output()
+	if err != nil {
+		t.Logf("these files are no clone: %v", err)
+		return
+	}
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(listed), "\x00"), "\x00") {
+		file, err := os.Open(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it was removed, and that is not committed yet
+		}
+		expect.OK(t, err)
+		head := make([]byte, 4)
+		n, _ := io.ReadFull(file, head)
+		expect.OK(t, file.Close())
+		for _, magic := range []string{"\x7fELF", "MZ", "\xcf\xfa\xed\xfe"} {
+			expect.That(t, !strings.HasPrefix(string(head[:n]), magic), "%s is a program", name)
+		}
 	}
 }
 

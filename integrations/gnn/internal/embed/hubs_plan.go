@@ -1,8 +1,8 @@
 package embed
 
 import (
+	"cmp"
 	"fmt"
-	"math"
 	"sync"
 
 	"github.com/khop-gnn/khop/internal/machine"
@@ -12,6 +12,7 @@ import (
 // hubsPlan is which nodes are hubs: sources of as many edges, by classOf, and nodes with as many in-edges.
 type hubsPlan struct {
 	out, in  int
+	rows     int64 // of sources that are kept, and of sums
 	messages int64 // edges between others
 	load     int64 // bytes of the rows that are spilled for a range of destinations, at most
 }
@@ -86,8 +87,9 @@ func (d *degreesSurvey) least(bytes, left int64) *hubsPlan {
 		}
 		for in := 1; in <= classes; in++ {
 			messages += between[in-1]
-			if (kept[out]+sums[in])*bytes <= left && (best == nil || messages < best.messages) {
-				best = &hubsPlan{out: out, in: in, messages: messages}
+			one := &hubsPlan{out: out, in: in, rows: kept[out] + sums[in], messages: messages}
+			if one.rows*bytes <= left && (best == nil || one.better(best)) {
+				best = one
 			}
 		}
 	}
@@ -103,6 +105,11 @@ func degreeBelow(class int) int64 {
 		return int64(class)
 	}
 	return int64(class%2+2) << ((class-16)/2 + 3)
+}
+
+// better reports that less is spilled, or as much with fewer rows in memory.
+func (p *hubsPlan) better(than *hubsPlan) bool {
+	return cmp.Or(cmp.Compare(p.messages, than.messages), cmp.Compare(p.rows, than.rows)) < 0
 }
 
 // planHubs chooses hubs for the memory that there is.
@@ -129,7 +136,8 @@ func (r *run) planHubs(now *StepReport, s *Step, of nodes, memory int64) error {
 		return fmt.Errorf("%w: %s spills %s, more than has room range by range in %s; allow more", pinned.ErrLimit,
 			s.Name, machine.Bytes(spilled), machine.Bytes(r.opt.Memory))
 	}
-	now.hubs, now.Passes, now.room, now.Memory = plan, 1, memory-r.fixed(s, Hubs), memory
+	now.hubs, now.Passes, now.room = plan, 1, plan.rows*row+node*of.count+2*buffers
+	now.Memory = now.room + r.fixed(s, Hubs)
 	v, err := r.survey(rel, of, 0)
 	if err != nil {
 		return err
@@ -143,6 +151,6 @@ func (r *run) planHubs(now *StepReport, s *Step, of nodes, memory int64) error {
 	now.Plan = Work{Read: 2*r.indexBytes(now) + read + spilled, Written: spilled}
 	computing := now.edgeSeconds(s, r.rates.passing) + widen + r.looks(rel, rows, of.count, float64(now.edges[0]))
 	now.Plan.Seconds = both(float64(read+spilled)/r.rates.Read+float64(spilled)/r.rates.Write, computing) +
-		r.indexSeconds(now) + float64(min(now.room, math.MaxInt64))*r.rates.fresh
+		r.indexSeconds(now) + float64(now.room)*r.rates.fresh
 	return nil
 }

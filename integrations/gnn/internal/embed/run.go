@@ -157,7 +157,8 @@ func (r *run) steps() (err error) {
 	if err := os.MkdirAll(r.opt.Folder, 0o700); err != nil {
 		return err
 	}
-	if r.update == "" { // tables are made anew
+	_ = os.Remove(filepath.Join(r.opt.Folder, spillFile)) // of a run that was killed
+	if r.update == "" {                                   // tables are made anew
 		if err := os.Remove(filepath.Join(r.opt.Folder, keptFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

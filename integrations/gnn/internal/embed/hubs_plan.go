@@ -123,7 +123,8 @@ func (r *run) planHubs(now *StepReport, s *Step, of nodes, memory int64) error {
 	row, message := 4*int64(rel.Table.Width), messageBytes(int64(rel.Table.Width))
 	node, _ := r.bytesOf(s, Hubs)
 	buffers := memory / 64
-	fixed := r.fixed(s, Hubs) + node*of.count + 2*buffers
+	cached := r.cachedBytes(r.indexBytes(now))
+	fixed := r.fixed(s, Hubs) + node*of.count + 2*buffers + cached
 	plan := d.least(row, memory-fixed)
 	if plan == nil {
 		return fmt.Errorf("%w: %s takes %s beside rows and sums of hubs, and the limit is %s; allow more",

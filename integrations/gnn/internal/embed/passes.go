@@ -94,6 +94,10 @@ func (r *run) looks(rel *Relation, rows, nodes int64, edges float64) float64 {
 	return blocks * lookedAt(float64(nodes), edges/blocks) * r.rates.looks[rel]
 }
 
+// cachedBytes returns how much of the memory that a step may take is left to the page cache, for edges that are read
+// again and again: as much is there beside it as a third, where the limit is three quarters of all there is.
+func (r *run) cachedBytes(edges int64) int64 { return max(edges-r.opt.Memory/3, 0) }
+
 // planWindow takes the fewest ranges whose sums and own rows have room at any time.
 func (r *run) planWindow(now *StepReport, s *Step, of nodes, memory int64) error {
 	now.Way = Window
@@ -109,16 +113,18 @@ func (r *run) planWindow(now *StepReport, s *Step, of nodes, memory int64) error
 		if parts%n > 0 {
 			continue
 		}
-		most := int64(0)
+		most, cached := int64(0), int64(0)
 		for i := range n {
 			from, to := i*parts/n, (i+1)*parts/n
 			sums, own := v.held(from, to)
 			lo, hi := v.part(from), v.part(to)
-			most = max(most, sums*(4*int64(rel.Table.Width)+4)+own*(4*width+4)+node*(hi-lo)+
-				edge*r.topology.count(rel.Edges, of, lo, hi))
+			held := sums*(4*int64(rel.Table.Width)+4) + own*(4*width+4) + node*(hi-lo) +
+				edge*r.topology.count(rel.Edges, of, lo, hi)
+			near := r.indexBytes(now) / max(of.count, 1) * sums // edges of nodes whose sums are held
+			most, cached = max(most, held), max(cached, r.cachedBytes(near))
 		}
 		now.Passes, now.room, now.Memory = int(n), most, most+r.fixed(s, Window)
-		if least = min(least, now.Memory); now.Memory <= memory {
+		if least = min(least, now.Memory+cached); now.Memory+cached <= memory {
 			r.planPasses(now, s, v, tables)
 			return nil
 		}

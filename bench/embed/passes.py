@@ -136,6 +136,7 @@ def main() -> None:
     p.add_argument("--khop", help="the program; it is built where none is named")
     p.add_argument("--real", type=pathlib.Path, help="a source of khop convert")
     p.add_argument("--run", action="store_true", help="embed, too")
+    p.add_argument("--only", help="of these graphs, with commas; others stay in --out as they are")
     p.add_argument("--out", type=pathlib.Path)
     p.add_argument("--draw", type=pathlib.Path)
     o = p.parse_args()
@@ -153,8 +154,12 @@ def main() -> None:
     if o.real:
         graphs.append((o.real.stem, o.real, 1024))
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout
+    before = json.loads(o.out.read_text())["runs"] if o.only and o.out else []
     report = {"khop": commit.strip(), "runs": []}
     for name, source, width in graphs:
+        if o.only and name not in o.only.split(","):
+            report["runs"] += [run for run in before if run["graph"] == name]
+            continue
         checkpoint = model(khop, o.folder, width)
         for order in ORDERS:
             data = prepared(khop, o.folder, name, source, order, width)

@@ -42,6 +42,39 @@ func appendMembers[T int32 | uint32](to []T, s set) []T {
 	return to
 }
 
+// rankedSet is a set whose members are numbered in their order.
+type rankedSet struct {
+	set
+	before []uint32 // [word of set] how many members are in the words before; [words]: all
+}
+
+// rankedRoom returns memory for a set of n, with what was there before.
+func (r *run) rankedRoom(name string, n int64) (s rankedSet, err error) {
+	if s.set, err = room[uint64](r, "set of "+name, (n+63)/64); err != nil {
+		return s, err
+	}
+	s.before, err = room[uint32](r, "ranks of "+name, (n+63)/64+1)
+	return s, err
+}
+
+// number numbers the members, when all of them are there.
+func (s *rankedSet) number() {
+	count := uint32(0)
+	for i, w := range s.set {
+		s.before[i] = count
+		count += uint32(bits.OnesCount64(w))
+	}
+	s.before[len(s.set)] = count
+}
+
+// members returns how many were numbered.
+func (s *rankedSet) members() int64 { return int64(s.before[len(s.set)]) }
+
+// rank returns the number of a member.
+func (s *rankedSet) rank(i int64) int64 {
+	return int64(s.before[i/64]) + int64(bits.OnesCount64(s.set[i/64]&(1<<(i%64)-1)))
+}
+
 // chooseNodes finds out which nodes each step makes: all, or those that later steps need for the nodes that were asked
 // for.
 func (r *run) chooseNodes() error {

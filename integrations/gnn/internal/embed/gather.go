@@ -3,7 +3,6 @@ package embed
 import (
 	"errors"
 	"fmt"
-	"math/bits"
 
 	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/internal/diskio"
@@ -18,8 +17,7 @@ type gatherer struct {
 	name    string // of its memory
 	rel     *Relation
 	of      nodes
-	marks   set      // sources of the range in hand
-	ranks   []uint32 // [word of marks] how many are before
+	marks   rankedSet // sources of the range in hand
 	tables  []*gathered
 	ranges  [][2]int64
 	asked   int // ranges whose rows were asked for
@@ -174,11 +172,7 @@ func (g *gatherer) rehearse(seconds float64) error {
 
 // mark takes the memory in which sources are marked.
 func (g *gatherer) mark() (err error) {
-	n := g.rel.Table.Rows
-	if g.marks, err = room[uint64](g.run, "marks of "+g.name, (n+63)/64); err != nil {
-		return err
-	}
-	g.ranks, err = room[uint32](g.run, "ranks of "+g.name, (n+63)/64+1)
+	g.marks, err = g.rankedRoom("marks of "+g.name, g.rel.Table.Rows)
 	return err
 }
 
@@ -249,34 +243,26 @@ func (g *gatherer) sources(n int) (*links, error) {
 	if err != nil {
 		return nil, err
 	}
-	clear(g.marks)
+	clear(g.marks.set)
 	for e := range l.count() {
 		g.marks.add(l.source(e))
 	}
-	count := uint32(0)
-	for i, w := range g.marks {
+	for i := range g.marks.set {
 		if !g.sampled(i * 64 / pieceRows) {
-			g.marks[i], w = 0, 0
+			g.marks.set[i] = 0
 		}
-		g.ranks[i] = count
-		count += uint32(bits.OnesCount64(w))
 	}
-	g.ranks[len(g.marks)] = count
+	g.marks.number()
 	return l, nil
-}
-
-// rank returns which of the sources that are marked a source is.
-func (g *gatherer) rank(j int64) int64 {
-	return int64(g.ranks[j/64]) + int64(bits.OnesCount64(g.marks[j/64]&(1<<(j%64)-1)))
 }
 
 // list returns the sources that are marked, ascending.
 func (g *gatherer) list() ([]uint32, error) {
-	all, err := room[uint32](g.run, "sources", int64(g.ranks[len(g.marks)]))
+	all, err := room[uint32](g.run, "sources", g.marks.members())
 	if err != nil {
 		return nil, err
 	}
-	return appendMembers(all[:0], g.marks), nil
+	return appendMembers(all[:0], g.marks.set), nil
 }
 
 // ask asks for the rows of the range in hand, the next, and those after them as far as memory goes.
@@ -354,7 +340,7 @@ func (g *gatherer) sum(n int, y []float32, at state) error {
 	}
 	if err := g.pool.Split(global.count(), 1<<14, func(lo, hi int64) {
 		for e := lo; e < hi; e++ {
-			local.narrow[e] = int32(g.rank(global.source(e)))
+			local.narrow[e] = int32(g.marks.rank(global.source(e)))
 		}
 	}); err != nil {
 		return err
@@ -375,7 +361,7 @@ func (g *gatherer) sum(n int, y []float32, at state) error {
 
 // rows returns the rows of the range's sources in a table.
 func (g *gatherer) rows(t *gathered, n int) (unified.Tensor, error) {
-	count := int64(g.ranks[len(g.marks)])
+	count := g.marks.members()
 	var raw []byte
 	if t.column != nil {
 		b := t.begun[0]

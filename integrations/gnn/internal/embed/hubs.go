@@ -8,7 +8,6 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/khop-gnn/khop/internal/direct"
 	"github.com/khop-gnn/khop/unified"
@@ -21,9 +20,8 @@ import (
 type hubs struct {
 	sweeping
 	step    *Step
-	number  int      // of the step
-	sources set      // whose rows are kept
-	ranks   []uint32 // [word of sources] how many are before
+	number  int       // of the step
+	sources rankedSet // whose rows are kept
 	kept    []float32
 	file    *os.File
 	ranges  []*spilled
@@ -126,36 +124,28 @@ func (h *hubs) chooseSources(plan *hubsPlan) error {
 	if err != nil {
 		return err
 	}
-	words := int64(len(out)+63) / 64
-	if h.sources, err = room[uint64](h.run, "hubs", words); err != nil {
+	if h.sources, err = h.rankedRoom("hubs", int64(len(out))); err != nil {
 		return err
 	}
-	if h.ranks, err = room[uint32](h.run, "ranks of hubs", words); err != nil {
-		return err
-	}
-	clear(h.sources)
+	clear(h.sources.set)
 	for j, d := range out {
 		if classOf(int64(d)) >= plan.out {
 			h.sources.add(int64(j))
 		}
 	}
-	count := uint32(0)
-	for i, w := range h.sources {
-		h.ranks[i] = count
-		count += uint32(bits.OnesCount64(w))
-	}
+	h.sources.number()
 	err = h.rooms[outDegrees].Close()
 	delete(h.rooms, outDegrees)
 	if err != nil {
 		return err
 	}
-	h.kept, err = room[float32](h.run, "rows of hubs", int64(count)*h.width)
+	h.kept, err = room[float32](h.run, "rows of hubs", h.sources.members()*h.width)
 	return err
 }
 
 // hub returns the row of a source that is kept.
 func (h *hubs) hub(j int64) []float32 {
-	at := int64(h.ranks[j/64]) + int64(bits.OnesCount64(h.sources[j/64]&(1<<(j%64)-1)))
+	at := h.sources.rank(j)
 	return h.kept[at*h.width : (at+1)*h.width]
 }
 
@@ -218,7 +208,7 @@ func (h *hubs) messages(lo, hi int64) (n int64) {
 
 // collect has the rows of all sources pass by.
 func (h *hubs) collect() error {
-	v, err := h.survey(h.rel, h.of, 0)
+	v, err := h.survey(h.step, 0, h.of)
 	if err != nil {
 		return err
 	}
@@ -287,13 +277,7 @@ func (h *hubs) finishSpan(span [2]int64) error {
 			return err
 		}
 		h.to = first + n
-		if h.opt.Progress != nil {
-			h.opt.Progress(h.step.Name, h.to, h.of.count)
-		}
-		if time.Since(h.noted) < h.saveEvery() {
-			return nil
-		}
-		return h.finished(h.number, h.step)
+		return h.progressed(h.number, h.step, h.to, h.of.count)
 	}); err != nil {
 		return err
 	}

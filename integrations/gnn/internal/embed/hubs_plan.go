@@ -139,7 +139,7 @@ func (r *run) planHubs(now *StepReport, s *Step, of nodes, memory int64) error {
 	}
 	now.hubs, now.Passes, now.room = plan, 1, plan.rows*row+node*of.count+2*buffers
 	now.Memory = now.room + r.fixed(s, Hubs)
-	v, err := r.survey(rel, of, 0)
+	v, err := r.survey(s, 0, of)
 	if err != nil {
 		return err
 	}

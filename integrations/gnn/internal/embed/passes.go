@@ -55,7 +55,7 @@ func (r *run) planSweeps(now *StepReport, s *Step, of nodes, memory int64) error
 	reading, computing := 0.0, now.edgeSeconds(s, r.rates.passing)
 	for i := range s.Sums {
 		rel := &s.Sums[i]
-		v, err := r.survey(rel, of, 0)
+		v, err := r.survey(s, i, of)
 		if err != nil {
 			return err
 		}
@@ -102,7 +102,7 @@ func (r *run) cachedBytes(edges int64) int64 { return max(edges-r.opt.Memory/3, 
 func (r *run) planWindow(now *StepReport, s *Step, of nodes, memory int64) error {
 	now.Way = Window
 	rel := &s.Sums[0]
-	v, err := r.survey(rel, of, s.windowUnit())
+	v, err := r.survey(s, 0, of)
 	if err != nil {
 		return err
 	}

@@ -265,7 +265,7 @@ func (r *run) span(k int, s *Step, of nodes, span [2]int64) error {
 		hi := r.rangeEnd(s, of, lo, span[1])
 		if err := r.rangeOf(k, s, of, lo, hi, func(i int, at state) (summed, error) {
 			if way == Sweeps {
-				return r.sweep(i, &s.Sums[i], of, lo, hi, at)
+				return r.sweep(s, i, of, lo, hi, at)
 			}
 			y, err := r.sumsRoom(i, &s.Sums[i], hi-lo)
 			if err != nil {
@@ -317,17 +317,19 @@ func (r *run) rangeOf(k int, s *Step, of nodes, lo, hi int64,
 		}
 		r.to = part[1]
 	}
+	return r.progressed(k, s, hi, of.count)
+}
+
+// progressed says how many nodes of a step are done, and notes their rows now and then.
+func (r *run) progressed(k int, s *Step, done, total int64) error {
 	if r.opt.Progress != nil {
-		r.opt.Progress(s.Name, hi, of.count)
+		r.opt.Progress(s.Name, done, total)
 	}
-	if time.Since(r.noted) < r.saveEvery() {
+	if time.Since(r.noted) < cmp.Or(r.opt.SaveEvery, time.Second) {
 		return nil
 	}
 	return r.finished(k, s)
 }
-
-// saveEvery is how long rows may be finished before they are noted as such.
-func (r *run) saveEvery() time.Duration { return cmp.Or(r.opt.SaveEvery, time.Second) }
 
 // own returns the rows of a table that a range of nodes has there.
 func (r *run) own(name string, t *Table, of nodes, lo, hi int64) ([]float32, error) {

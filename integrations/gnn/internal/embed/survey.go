@@ -27,7 +27,7 @@ const (
 	chunkBytes = 1 << 20
 )
 
-// surveyKey tells surveys apart: by edges, nodes and unit.
+// surveyKey tells surveys apart: by edges, nodes, the unit of windows (0: they are not looked at), and chunks.
 type surveyKey struct {
 	edges int
 	list  *int32
@@ -48,8 +48,12 @@ func (v *survey) part(i int64) int64 {
 	return min((v.count*i/parts+group-1)/group*group, v.count)
 }
 
-// survey looks at the edges of some nodes. unit is how many nodes' rows are written at once by a window.
-func (r *run) survey(rel *Relation, of nodes, unit int64) (*survey, error) {
+// survey looks at the edges of a step's relation, once for all ways.
+func (r *run) survey(s *Step, i int, of nodes) (*survey, error) {
+	rel, unit := &s.Sums[i], int64(0)
+	if s.windowed(r, of) {
+		unit = s.windowUnit()
+	}
 	rows := chunkOf(rel.Table.Rows, min(r.blockBytes(), chunkBytes)/rel.Table.rowBytes())
 	key := surveyKey{rel.Edges, unsafe.SliceData(of.list), unit, rows}
 	if v := r.surveys[key]; v != nil {
@@ -74,7 +78,7 @@ func (r *run) survey(rel *Relation, of nodes, unit int64) (*survey, error) {
 			}
 			v.needs[c] = make([]uint64, (chunks+63)/64)
 			v.mark(v.needs[c], l)
-			if of.list == nil && unit > 0 {
+			if unit > 0 {
 				lock.Lock()
 				v.live(l, c*v.nodes, unit)
 				lock.Unlock()

@@ -112,8 +112,9 @@ func (r *run) widen(to []float32, raw []byte, t *Table, first int64) error {
 }
 
 // sweep adds up the sums of a range while the rows of all sources that it needs pass by, once.
-func (r *run) sweep(number int, rel *Relation, of nodes, lo, hi int64, at state) (y summed, err error) {
-	v, err := r.survey(rel, of, 0)
+func (r *run) sweep(step *Step, number int, of nodes, lo, hi int64, at state) (y summed, err error) {
+	rel := &step.Sums[number]
+	v, err := r.survey(step, number, of)
 	if err != nil {
 		return y, err
 	}

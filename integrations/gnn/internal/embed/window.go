@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 	"sync"
-	"time"
 )
 
 // window makes rows of a step while the rows of all sources pass by, once for each of a few ranges of nodes: sums begin
@@ -90,7 +89,7 @@ func (s *Step) windowTables() (tables []*Table, own []kept, width int64) {
 
 // window makes the rows of a step that are left.
 func (r *run) window(k int, s *Step) error {
-	v, err := r.survey(&s.Sums[0], r.of[k], s.windowUnit())
+	v, err := r.survey(s, 0, r.of[k])
 	if err != nil || len(r.left) == 0 {
 		return err
 	}
@@ -292,13 +291,8 @@ func (w *window) write(done []int64) error {
 			w.own.release(int64(v) - w.lo)
 		}
 		w.made += int64(len(list))
-		if w.opt.Progress != nil {
-			w.opt.Progress(w.step.Name, w.made, w.of.count)
-		}
-		if time.Since(w.noted) >= w.saveEvery() {
-			if err := w.finished(w.number, w.step); err != nil {
-				return err
-			}
+		if err := w.progressed(w.number, w.step, w.made, w.of.count); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -143,14 +143,13 @@ func (r *run) planHubs(now *StepReport, s *Step, of nodes, memory int64) error {
 	if err != nil {
 		return err
 	}
-	rows := rowsOf(v.spans(0, of.count, rowBytes(rel.tables()), false))
-	read, widen := r.passing(rel.tables(), rows)
+	read, computing := r.passesOver(v, rel, rel.tables(), [][2]int64{{0, of.count}}, now.edges[0], false)
 	if rel.Loops {
-		more, wider := r.passing(rel.tables(), now.Nodes)
-		read, widen = read+more, widen+wider
+		more, widen := r.passing(rel.tables(), now.Nodes)
+		read, computing = read+more, computing+widen
 	}
 	now.Plan = Work{Read: 2*r.indexBytes(now) + read + spilled, Written: spilled}
-	computing := now.edgeSeconds(s, r.rates.passing) + widen + r.looks(rel, rows, of.count, float64(now.edges[0]))
+	computing += now.edgeSeconds(s, r.rates.passing)
 	now.Plan.Seconds = both(float64(read+spilled)/r.rates.Read+float64(spilled)/r.rates.Write, computing) +
 		r.indexSeconds(now) + float64(now.room)*r.rates.fresh
 	return nil

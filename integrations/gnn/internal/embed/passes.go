@@ -59,23 +59,31 @@ func (r *run) planSweeps(now *StepReport, s *Step, of nodes, memory int64) error
 		if err != nil {
 			return err
 		}
-		passed, looks := int64(0), 0.0
-		for _, one := range ranges {
-			rows := rowsOf(v.spans(one[0], one[1], rowBytes(rel.tables()), false))
-			passed += rows
-			looks += r.looks(rel, rows, one[1]-one[0], float64(now.edges[i])/float64(len(ranges)))
-		}
-		read, widen := r.passing(rel.tables(), passed)
+		read, seconds := r.passesOver(v, rel, rel.tables(), ranges, now.edges[i], false)
 		now.Plan.Read, reading = now.Plan.Read+read, reading+float64(read)/r.rates.Read
-		computing += widen + looks
+		computing += seconds
 		if rel.Loops {
-			read, widen = r.passing(rel.tables(), now.Nodes)
+			read, widen := r.passing(rel.tables(), now.Nodes)
 			now.Plan.Read, reading = now.Plan.Read+read, reading+float64(read)/r.rates.Read
 			computing += widen + float64(now.Nodes)*r.rates.passing[rel]
 		}
 	}
 	now.Plan.Seconds = both(reading, computing) + r.indexSeconds(now) + float64(now.room)*r.rates.fresh
 	return nil
+}
+
+// passesOver returns the bytes that a pass over tables for each of some ranges of nodes takes of the disk, and the
+// seconds in which rows become float32 and blocks look at nodes, which have edges in all. own says that the nodes' own
+// rows pass by, too.
+func (r *run) passesOver(v *survey, rel *Relation, tables []*Table, ranges [][2]int64, edges int64, own bool) (
+	read int64, seconds float64) {
+	for _, one := range ranges {
+		rows := rowsOf(v.spans(one[0], one[1], rowBytes(tables), own))
+		bytes, widen := r.passing(tables, rows)
+		read += bytes
+		seconds += widen + r.looks(rel, rows, one[1]-one[0], float64(edges)/float64(len(ranges)))
+	}
+	return read, seconds
 }
 
 // passing returns the bytes that rows of tables take of the disk, and the seconds in which they become float32.
@@ -135,17 +143,14 @@ func (r *run) planWindow(now *StepReport, s *Step, of nodes, memory int64) error
 
 // planPasses plans the passes of a window.
 func (r *run) planPasses(now *StepReport, s *Step, v *survey, tables []*Table) {
-	rel, n := &s.Sums[0], int64(now.Passes)
-	passed, looks := int64(0), 0.0
+	n := int64(now.Passes)
+	ranges := make([][2]int64, n)
 	for i := range n {
-		lo, hi := v.part(i*parts/n), v.part((i+1)*parts/n)
-		rows := rowsOf(v.spans(lo, hi, rowBytes(tables), true))
-		passed += rows
-		looks += r.looks(rel, rows, hi-lo, float64(now.edges[0])/float64(n))
+		ranges[i] = [2]int64{v.part(i * parts / n), v.part((i + 1) * parts / n)}
 	}
-	read, widen := r.passing(tables, passed)
+	read, computing := r.passesOver(v, &s.Sums[0], tables, ranges, now.edges[0], true)
 	now.Plan = Work{Read: r.indexBytes(now) + read}
-	computing := now.edgeSeconds(s, r.rates.passing) + widen + looks
+	computing += now.edgeSeconds(s, r.rates.passing)
 	now.Plan.Seconds = both(float64(read)/r.rates.Read, computing) + r.indexSeconds(now) +
 		float64(now.room)*r.rates.fresh
 }

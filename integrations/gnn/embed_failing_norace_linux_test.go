@@ -76,7 +76,7 @@ func (f *interrupted) goesOn(t testing.TB, err error, says ...string) int64 {
 	report := expect.Must(embed.Run(t.Context(), p, f.options()))(t)
 	all, wrote := int64(0), int64(0)
 	for _, s := range report.Steps {
-		all, wrote = all+s.Plan.Written, wrote+s.Did.Written
+		all, wrote = all+s.Plan.Written-s.Plan.Scratch, wrote+s.Did.Written-s.Did.Scratch
 	}
 	expect.That(t, wrote == all-noted, "wrote %d of %d bytes, of which %d were noted", wrote, all, noted)
 	f.same(t)

@@ -55,7 +55,7 @@ func TestAnEmbeddingGoesOnWhereItWasStopped(t *testing.T) {
 		report := expect.Must(embed.Run(t.Context(), p, after))(t)
 		all, wrote := int64(0), int64(0)
 		for _, s := range report.Steps {
-			all, wrote = all+s.Plan.Written, wrote+s.Did.Written
+			all, wrote = all+s.Plan.Written-s.Plan.Scratch, wrote+s.Did.Written-s.Did.Scratch
 		}
 		expect.That(t, hurt || wrote == all-noted, "draw %d: wrote %d of %d bytes, of which %d were noted", n, wrote,
 			all, noted)

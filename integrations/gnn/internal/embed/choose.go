@@ -50,10 +50,10 @@ type rankedSet struct {
 
 // rankedRoom returns memory for a set of n, with what was there before.
 func (r *run) rankedRoom(name string, n int64) (s rankedSet, err error) {
-	if s.set, err = room[uint64](r, "set of "+name, (n+63)/64); err != nil {
+	if s.set, err = room[uint64](r, name+", set", (n+63)/64); err != nil {
 		return s, err
 	}
-	s.before, err = room[uint32](r, "ranks of "+name, (n+63)/64+1)
+	s.before, err = room[uint32](r, name+", ranks", (n+63)/64+1)
 	return s, err
 }
 

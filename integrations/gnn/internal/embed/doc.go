@@ -13,9 +13,9 @@
 // sparse multiplies. Sweeps: the sums of a range of nodes have room, and the rows that they need are read from one end
 // to the other, once for each range. Window: sums begin with their first row and end with the last while all rows are
 // read once. Hubs: rows of sources with most edges and sums of nodes with most stay in memory, rows between others are
-// spilled, and tables are read twice. Gather: the rows of a range's sources are read, from a column with a cache whose
-// contents follow from what later ranges need (package diskio). Each adds a node's rows in the order of its edges, so
-// that their bytes are the same.
+// spilled, and tables are read twice. For these three a cut has the edges in the order of the rows that pass by.
+// Gather: the rows of a range's sources are read, from a column with a cache whose contents follow from what later
+// ranges need (package diskio). Each adds a node's rows in the order of its edges, so that their bytes are the same.
 //
 // Live keeps all tables of a program, and lists of edges, and makes again what a change of edges and features reaches,
 // of all edges of the nodes: it has the bytes of a run. A log has the changes.

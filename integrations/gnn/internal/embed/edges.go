@@ -177,6 +177,22 @@ func (t *topology) views(edges int) bool {
 	return t.lists == nil && t.single() && e.Order == graph.BySource && t.g.Offset(e.Src) == 0
 }
 
+// asTheyLie reports whether the edges of nodes can be read in the files as they lie there.
+func (t *topology) asTheyLie(rel *Relation, of nodes) bool {
+	return of.list == nil && !rel.Once && t.views(rel.Edges)
+}
+
+// all returns the edges of all nodes as they lie in the files, at their positions there: start may not begin with 0.
+func (t *topology) all(rel *Relation, of nodes) *links {
+	first := t.g.Offset(t.g.Schema().Edges[rel.Edges].Dst)
+	return &links{start: t.indptr[first : first+of.count+1], narrow: t.narrow, wide: t.wide}
+}
+
+// indexBytes returns what the edges of nodes lo to hi take in the files, and where they begin.
+func (t *topology) indexBytes(rel *Relation, of nodes, lo, hi int64) int64 {
+	return 8*(hi-lo) + t.count(rel.Edges, of, lo, hi)*t.g.Indices().DType().Size()
+}
+
 // links returns the edges of some nodes, with those from a node to itself that are missing where loops is set. They
 // are valid until rooms of these names are asked for again.
 func (r *run) links(rel *Relation, of nodes, lo, hi int64, loops bool) (*links, error) {
@@ -188,8 +204,8 @@ func (r *run) links(rel *Relation, of nodes, lo, hi int64, loops bool) (*links, 
 	l := &links{start: start}
 	start[0] = 0
 	defer func() { r.linked += start[n] }()
-	r.now.Did.Read += 8*n + t.count(rel.Edges, of, lo, hi)*r.p.Graph.Indices().DType().Size()
-	if of.list == nil && !loops && !rel.Once && t.views(rel.Edges) {
+	r.now.Did.Read += t.indexBytes(rel, of, lo, hi)
+	if !loops && t.asTheyLie(rel, of) {
 		indptr := t.indptr[t.g.Offset(t.g.Schema().Edges[rel.Edges].Dst)+lo:]
 		base := indptr[0]
 		for i := range n {
@@ -316,7 +332,7 @@ func (t *topology) loops(edges int, node int64) (n int64) {
 type degrees struct{ of []uint32 }
 
 // degreesRoom is what names of memory of degrees begin with.
-const degreesRoom = "degrees "
+const degreesRoom = lasting + "degrees "
 
 func (r *run) degreesName(rel *Relation) string {
 	return fmt.Sprintf("%s%v, reduced by %d%s", degreesRoom, &r.p.Graph.Schema().Edges[rel.Edges], rel.Reduce,

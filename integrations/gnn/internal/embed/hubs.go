@@ -15,17 +15,18 @@ import (
 
 // hubs makes rows of a step in two passes, where few nodes have most edges. While the rows of all sources pass by,
 // those of hubs are kept, and so are the sums of nodes with very many edges; a row of neither is spilled to a file for
-// each of its edges, in the order of sources, by range of destinations. Then nodes follow each other: their sums are
-// there, or are made of rows of hubs and of those that were spilled, in the order of sources.
+// each of its edges, in the order of sources, by range of destinations. Of the edges that takes a cut without those
+// from hubs to nodes with few. Then nodes follow each other: their sums are there, or are made of rows of hubs and of
+// those that were spilled, in the order of sources.
 type hubs struct {
 	sweeping
-	step    *Step
 	number  int       // of the step
+	l       *links    // of all nodes
 	sources rankedSet // whose rows are kept
 	kept    []float32
 	file    *os.File
 	ranges  []*spilled
-	of256   []*spilled // [node/spillUnit] its range
+	ofUnit  []*spilled // [node/spillUnit] its range
 	most    int64      // bytes of the largest, and nodes of the longest
 	nodes   int64
 	loaded  *spilled // whose rows are in memory
@@ -46,34 +47,34 @@ type spilled struct {
 
 const (
 	spillFile = "spilled"
-	spillUnit = 256 // nodes that are in one range
+	spillUnit = 64 // nodes that are in one range
 )
 
 // spillBuffer bytes of a range wait before they are written.
 var spillBuffer int64 = 64 << 10
 
 // hubbed reports whether a step can be made so.
-func (s *Step) hubbed(r *run, of nodes) bool { return s.within(r, of) && r.asTheyLie(&s.Sums[0], of) }
+func (s *Step) hubbed(r *run, of nodes) bool {
+	return s.within(r, of) && r.topology.asTheyLie(&s.Sums[0], of)
+}
 
 // hubs makes the rows of a step that are left.
 func (r *run) hubs(k int, s *Step, of nodes) (err error) {
 	if len(r.left) == 0 {
 		return nil
 	}
-	h := &hubs{step: s, number: k}
-	h.sweeping = sweeping{run: r, rel: &s.Sums[0], of: of, width: int64(s.Sums[0].Table.Width), hubs: h}
+	h := &hubs{number: k}
+	h.sweeping = sweeping{run: r, step: s, of: of, hubs: h}
+	h.l = r.topology.all(&s.Sums[0], of)
 	defer func() { err = errors.Join(err, h.close()) }()
-	if err := h.open(r.now.hubs); err != nil {
-		return err
-	}
-	if err := h.collect(); err != nil {
-		return err
-	}
-	for _, name := range []string{"next", "ahead", "least"} { // whose memory rows that come back take
-		err = errors.Join(err, r.rooms[name].Close())
-		delete(r.rooms, name)
-	}
+	c, err := h.open(r.now.hubs)
 	if err != nil {
+		return err
+	}
+	if err := h.collect(c); err != nil {
+		return err
+	}
+	if err := r.giveBack("spilled"); err != nil {
 		return err
 	}
 	for _, span := range r.left {
@@ -91,55 +92,65 @@ func (h *hubs) close() error {
 	return errors.Join(h.file.Close(), os.Remove(h.file.Name()))
 }
 
-// open chooses sources and nodes, and takes memory for their rows and sums.
-func (h *hubs) open(plan *hubsPlan) (err error) {
-	if err := h.chooseSources(plan); err != nil {
-		return err
+// open chooses sources and nodes, cuts the edges for which rows that pass by are added or spilled, and takes memory for
+// rows and sums.
+func (h *hubs) open(plan *hubsPlan) (*cut, error) {
+	span := [2]int64{0, h.of.count}
+	if err := h.sweeping.open(span); err != nil {
+		return nil, err
 	}
-	if err := h.sweeping.open(h.of.count); err != nil {
-		return err
+	sums, err := h.chooseNodes(plan)
+	if err != nil {
+		return nil, err
 	}
+	key := h.cutKey(h.step, 0, h.of, [][2]int64{span})
+	key.hubs = [2]int{plan.out, plan.in}
+	c, err := h.cutEdges(0, h.rel, h.of, key, h)
+	if err != nil {
+		return nil, err
+	}
+	h.sources = c.sources
+	if h.kept, err = room[float32](h.run, "rows of hubs", h.sources.members()*h.width); err != nil {
+		return nil, err
+	}
+	if h.y.rows, err = room[float32](h.run, "sums 0", sums*h.width); err != nil {
+		return nil, err
+	}
+	h.begin(h.y.rows)
+	return c, h.spill(plan, c.spills)
+}
+
+// chooseNodes gives nodes with edges enough a place for their sums, and returns how many these are.
+func (h *hubs) chooseNodes(plan *hubsPlan) (sums int64, err error) {
+	h.y.width = h.width
 	if h.y.place, err = room[int32](h.run, "places of sums 0", h.of.count); err != nil {
-		return err
+		return 0, err
 	}
-	at := int32(0)
 	for i := range h.of.count {
 		h.y.place[i] = -1
 		if classOf(h.l.start[i+1]-h.l.start[i]) >= plan.in {
-			h.y.place[i] = at
-			at++
+			h.y.place[i] = int32(sums)
+			sums++
 		}
 	}
-	h.y.width = h.width
-	if h.y.rows, err = room[float32](h.run, "sums 0", int64(at)*h.width); err != nil {
-		return err
-	}
-	clear(h.y.rows)
-	return h.spill(plan)
+	return sums, nil
 }
 
-// chooseSources finds the sources with edges enough, and takes memory for their rows.
-func (h *hubs) chooseSources(plan *hubsPlan) error {
-	out, err := h.outDegrees(h.rel, h.of)
-	if err != nil {
+// chooseSources finds the sources with edges enough for a cut.
+func (c *cutting) chooseSources() (err error) {
+	class := c.r.classed[c.rel.Edges].class
+	if c.sources, err = c.r.rankedRoom(lasting+"hubs", int64(len(class))); err != nil {
 		return err
 	}
-	if h.sources, err = h.rankedRoom("hubs", int64(len(out))); err != nil {
-		return err
-	}
-	clear(h.sources.set)
-	for j, d := range out {
-		if classOf(int64(d)) >= plan.out {
-			h.sources.add(int64(j))
+	clear(c.sources.set)
+	for j, k := range class {
+		if int(k) >= c.cutKey.hubs[0] {
+			c.sources.add(int64(j))
 		}
 	}
-	h.sources.number()
-	err = h.rooms[outDegrees].Close()
-	delete(h.rooms, outDegrees)
-	if err != nil {
-		return err
-	}
-	h.kept, err = room[float32](h.run, "rows of hubs", h.sources.members()*h.width)
+	c.sources.number()
+	c.spills, err = room[uint32](c.r, lasting+"counts of spilled", (c.of.count+spillUnit-1)/spillUnit)
+	clear(c.spills)
 	return err
 }
 
@@ -149,34 +160,25 @@ func (h *hubs) hub(j int64) []float32 {
 	return h.kept[at*h.width : (at+1)*h.width]
 }
 
+// startBytes are of a node of a range whose spilled rows are in memory.
+const startBytes = 4
+
 // messageBytes is what is spilled for an edge.
 func messageBytes(width int64) int64 { return 4 + 4*width }
 
 // spill makes the file, with a place for each range of destinations: as many as have room in memory when they are read.
-func (h *hubs) spill(plan *hubsPlan) (err error) {
-	units := (h.of.count + spillUnit - 1) / spillUnit
-	counts, err := room[int64](h.run, "counts of spilled", units)
-	if err != nil {
-		return err
-	}
-	if err := h.pool.Split(units, 64, func(lo, hi int64) {
-		for u := lo; u < hi; u++ {
-			counts[u] = h.messages(u*spillUnit, min((u+1)*spillUnit, h.of.count))
-		}
-	}); err != nil {
-		return err
-	}
+func (h *hubs) spill(plan *hubsPlan, counts []uint32) (err error) {
 	size, at := messageBytes(h.width), int64(0)
-	h.of256 = make([]*spilled, units)
+	h.ofUnit = make([]*spilled, len(counts))
 	most, nodes := int64(0), int64(0)
-	for u, n := range counts {
-		last := len(h.ranges) - 1
-		if last < 0 || (h.ranges[last].rows+n)*size > plan.load {
+	for u := range counts {
+		n, last := int64(counts[u]), len(h.ranges)-1
+		if last < 0 || (h.ranges[last].rows+n)*size+startBytes*(int64(u+1)*spillUnit-h.ranges[last].lo) > plan.load {
 			h.ranges = append(h.ranges, &spilled{lo: int64(u) * spillUnit, begin: at, at: at})
 			last++
 		}
 		one := h.ranges[last]
-		h.of256[u], one.rows, one.hi = one, one.rows+n, min(int64(u+1)*spillUnit, h.of.count)
+		h.ofUnit[u], one.rows, one.hi = one, one.rows+n, min(int64(u+1)*spillUnit, h.of.count)
 		most, nodes, at = max(most, one.rows*size), max(nodes, one.hi-one.lo), at+n*size
 	}
 	buffers, err := room[byte](h.run, "spilled", int64(len(h.ranges))*spillBuffer)
@@ -191,61 +193,52 @@ func (h *hubs) spill(plan *hubsPlan) (err error) {
 	return err
 }
 
-// messages counts the rows that are spilled for some nodes.
-func (h *hubs) messages(lo, hi int64) (n int64) {
-	for i := lo; i < hi; i++ {
-		if h.y.place[i] >= 0 {
-			continue
-		}
-		for e := h.l.start[i]; e < h.l.start[i+1]; e++ {
-			if !h.sources.has(h.l.source(e)) {
-				n++
-			}
+// messages counts the rows that are spilled for a node.
+func (h *hubs) messages(i int64) (n int64) {
+	if h.y.place[i] >= 0 {
+		return 0
+	}
+	for e := h.l.start[i]; e < h.l.start[i+1]; e++ {
+		if !h.sources.has(h.l.source(e)) {
+			n++
 		}
 	}
 	return n
 }
 
 // collect has the rows of all sources pass by.
-func (h *hubs) collect() error {
-	v, err := h.survey(h.step, 0, h.of)
-	if err != nil {
+func (h *hubs) collect(c *cut) error {
+	if err := h.pass(c, 0, h.rel.tables(), false, func(int64) error {
+		end := h.first + int64(len(h.rows[0]))/h.width
+		for j := h.first; j < end; j++ {
+			if h.sources.has(j) {
+				copy(h.hub(j), h.rows[0][(j-h.first)*h.width:])
+			}
+		}
+		return h.failed()
+	}); err != nil {
 		return err
 	}
-	tables := h.rel.tables()
-	for _, span := range v.spans(0, h.of.count, rowBytes(tables), false) {
-		if err := h.scan(tables, span[0], span[1], h.blockRows(tables), func(first int64, rows [][]float32) error {
-			h.first, h.end, h.rows = first, first+int64(len(rows[0]))/h.width, rows
-			for j := h.first; j < h.end; j++ {
-				if h.sources.has(j) {
-					copy(h.hub(j), rows[0][(j-first)*h.width:])
-				}
-			}
-			return h.pool.Split(h.of.count, h.sweeping.step(), h.add)
-		}); err != nil {
-			return err
-		}
-		for _, one := range h.ranges {
-			if one.err != nil {
-				return writeError(h.file.Name(), one.err)
-			}
-		}
-	}
 	for _, one := range h.ranges {
-		if err := one.flush(h); err != nil {
-			return writeError(h.file.Name(), err)
+		one.err = errors.Join(one.err, one.flush(h))
+		h.now.Did.Written, h.now.Did.Scratch = h.now.Did.Written+one.at-one.begin, h.now.Did.Scratch+one.at-one.begin
+	}
+	return h.failed()
+}
+
+// failed returns the error of rows that could not be spilled.
+func (h *hubs) failed() error {
+	for _, one := range h.ranges {
+		if one.err != nil {
+			return writeError(h.file.Name(), one.err)
 		}
-		h.now.Did.Written += one.at - one.begin
 	}
 	return nil
 }
 
-// put spills the row of source j for node i, unless it is kept.
-func (h *hubs) put(i, j int64, row []float32) {
-	if h.sources.has(j) {
-		return
-	}
-	s := h.of256[i/spillUnit]
+// put spills a row for node i.
+func (h *hubs) put(i int64, row []float32) {
+	s := h.ofUnit[i/spillUnit]
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	if len(s.buffer)+int(messageBytes(h.width)) > cap(s.buffer) {
@@ -265,7 +258,7 @@ func (s *spilled) flush(h *hubs) error {
 // finishSpan makes the rows of nodes that follow each other.
 func (h *hubs) finishSpan(span [2]int64) error {
 	tables, step := h.step.hubsOwn(), h.step.applyRows()
-	h.now.Did.Read += h.passedBytes(span[0], span[1])
+	h.now.Did.Read += h.topology.indexBytes(h.rel, h.of, span[0], span[1])
 	h.note(h.step, span[0])
 	if err := h.scan(tables, span[0], span[1], step, func(first int64, own [][]float32) error {
 		n := min(step, span[1]-first)
@@ -300,7 +293,7 @@ func (h *hubs) sums(first, n int64, own [][]float32) (y summed, err error) {
 		return y, err
 	}
 	for lo := first; lo < first+n; { // of one range after the other
-		one := h.of256[lo/spillUnit]
+		one := h.ofUnit[lo/spillUnit]
 		hi := min(one.hi, first+n)
 		if err := h.load(one); err != nil {
 			return y, err
@@ -308,11 +301,10 @@ func (h *hubs) sums(first, n int64, own [][]float32) (y summed, err error) {
 		if err := h.pool.Split(hi-lo, 64, func(a, b int64) {
 			for i := lo + a; i < lo+b; i++ {
 				h.sum(y.row(i-first), i)
-				if h.rel.Loops && !h.topology.loop(h.rel.Edges, i) {
-					h.weigh(y.row(i-first), own[len(own)-1][(i-first)*h.width:(i-first+1)*h.width], i, i,
-						h.l.start[i] == h.l.start[i+1])
+				if h.rel.Loops && !h.looped(i) {
+					h.weigh(y.row(i-first), own[len(own)-1][(i-first)*h.width:(i-first+1)*h.width], i, i, !h.some(i))
 				}
-				if h.rel.Reduce == Mean && h.l.start[i] < h.l.start[i+1] {
+				if h.rel.Reduce == Mean && h.some(i) {
 					h.mean(y.row(i-first), i)
 				}
 			}
@@ -361,7 +353,7 @@ func (h *hubs) load(one *spilled) error {
 		return err
 	}
 	for i := one.lo; i < one.hi; i++ { // spread moves the starts on to the next node's
-		h.starts[i-one.lo+1] = uint32(h.messages(i, i+1))
+		h.starts[i-one.lo+1] = uint32(h.messages(i))
 	}
 	h.starts[0] = 0
 	for i := range one.hi - one.lo {
@@ -417,10 +409,7 @@ func (r *run) outDegrees(rel *Relation, of nodes) ([]uint32, error) {
 		return nil, err
 	}
 	clear(out)
-	l, err := r.passingLinks(rel, of, 0, of.count)
-	if err != nil {
-		return nil, err
-	}
+	l := r.topology.all(rel, of)
 	return out, r.pool.Split(of.count, max(of.count/64, 1), func(lo, hi int64) {
 		for e := l.start[lo]; e < l.start[hi]; e++ {
 			atomic.AddUint32(&out[l.source(e)], 1)

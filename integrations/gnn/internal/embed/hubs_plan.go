@@ -14,6 +14,7 @@ type hubsPlan struct {
 	out, in  int
 	rows     int64 // of sources that are kept, and of sums
 	messages int64 // edges between others
+	cut      int64 // edges for which rows are added or spilled while they pass by
 	load     int64 // bytes of the rows that are spilled for a range of destinations, at most
 }
 
@@ -21,6 +22,7 @@ type hubsPlan struct {
 type degreesSurvey struct {
 	out, in [classes]int64
 	edges   [classes][classes]int64 // by the class of the source, and of the destination
+	class   []uint8                 // of each source
 }
 
 // surveyDegrees looks at all edges of a relation.
@@ -32,18 +34,15 @@ func (r *run) surveyDegrees(rel *Relation, of nodes) (*degreesSurvey, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := r.passingLinks(rel, of, 0, of.count)
-	if err != nil {
-		return nil, err
-	}
-	d := &degreesSurvey{}
-	class, err := room[uint8](r, "classes of sources", int64(len(out))) // which caches hold longer than numbers
-	if err != nil {
+	d, l := &degreesSurvey{}, r.topology.all(rel, of)
+	// Classes stay for the steps, and caches hold them longer than numbers.
+	name := fmt.Sprint(lasting, "classes of sources of ", rel.Edges)
+	if d.class, err = room[uint8](r, name, int64(len(out))); err != nil {
 		return nil, err
 	}
 	for j, n := range out {
-		class[j] = uint8(classOf(int64(n)))
-		d.out[class[j]]++
+		d.class[j] = uint8(classOf(int64(n)))
+		d.out[d.class[j]]++
 	}
 	var lock sync.Mutex
 	err = r.pool.Split(of.count, max(of.count/64, 1), func(lo, hi int64) {
@@ -53,7 +52,7 @@ func (r *run) surveyDegrees(rel *Relation, of nodes) (*degreesSurvey, error) {
 			c := classOf(l.start[i+1] - l.start[i])
 			in[c]++
 			for e := l.start[i]; e < l.start[i+1]; e++ {
-				edges[class[l.source(e)]][c]++
+				edges[d.class[l.source(e)]][c]++
 			}
 		}
 		lock.Lock()
@@ -72,32 +71,39 @@ func (r *run) surveyDegrees(rel *Relation, of nodes) (*degreesSurvey, error) {
 	return d, r.free()
 }
 
-// least returns the hubs for which the fewest edges are spilled, of those whose rows and sums have room: each takes as
-// many bytes.
-func (d *degreesSurvey) least(bytes, left int64) *hubsPlan {
-	var kept, sums, between [classes + 1]int64 // of classes from one on; between: edges to a class below, of all below
+// least returns the hubs for which the least is written for later, of those whose rows and sums have room, each in as many
+// bytes. What is spilled for a unit of nodes, as many rows as in-edges at most, is no more than load.
+func (d *degreesSurvey) least(bytes, left, message, load int64) *hubsPlan {
+	// Of classes from one on; between is edges from all sources below one, by the class of the node.
+	var kept, sums, to, between [classes + 1]int64
+	top := 0
 	for c := classes - 1; c > 0; c-- {
-		kept[c], sums[c] = kept[c+1]+d.out[c], sums[c+1]+d.in[c]
+		kept[c], sums[c], to[c] = kept[c+1]+d.out[c], sums[c+1]+d.in[c], to[c+1]
+		for out := range classes {
+			to[c] += d.edges[out][c]
+		}
+		if top == 0 && d.in[c] > 0 {
+			top = c
+		}
 	}
 	best := (*hubsPlan)(nil)
 	for out := 1; out <= classes; out++ {
 		messages := int64(0)
 		for in := range classes {
-			between[in] += d.edges[out-1][in] // of sources below out
+			between[in] += d.edges[out-1][in]
 		}
-		for in := 1; in <= classes; in++ {
+		for in := 1; in <= top+1; in++ {
 			messages += between[in-1]
-			one := &hubsPlan{out: out, in: in, rows: kept[out] + sums[in], messages: messages}
-			if one.rows*bytes <= left && (best == nil || one.better(best)) {
+			one := &hubsPlan{out: out, in: in, rows: kept[out] + sums[in], messages: messages,
+				cut: messages + to[in]}
+			if spillUnit*degreeBelow(in)*message <= load && one.rows*bytes <= left &&
+				(best == nil || one.better(best, message)) {
 				best = one
 			}
 		}
 	}
 	return best
 }
-
-// aheadBytes are what a node takes while rows pass by, but not when they are there: see sweeping.begin.
-const aheadBytes = 12
 
 // degreeBelow returns a degree that none of a class below one reaches.
 func degreeBelow(class int) int64 {
@@ -107,9 +113,11 @@ func degreeBelow(class int) int64 {
 	return int64(class%2+2) << ((class-16)/2 + 3)
 }
 
-// better reports that less is spilled, or as much with fewer rows in memory.
-func (p *hubsPlan) better(than *hubsPlan) bool {
-	return cmp.Or(cmp.Compare(p.messages, than.messages), cmp.Compare(p.rows, than.rows)) < 0
+// better reports that less is written for later, or as much with fewer rows in memory. A row that is spilled takes
+// message bytes.
+func (p *hubsPlan) better(than *hubsPlan, message int64) bool {
+	return cmp.Or(cmp.Compare(p.messages*message+p.cut*cutBytes, than.messages*message+than.cut*cutBytes),
+		cmp.Compare(p.rows, than.rows)) < 0
 }
 
 // planHubs chooses hubs for the memory that there is.
@@ -122,35 +130,34 @@ func (r *run) planHubs(now *StepReport, s *Step, of nodes, memory int64) error {
 	}
 	row, message := 4*int64(rel.Table.Width), messageBytes(int64(rel.Table.Width))
 	node, _ := r.bytesOf(s, Hubs)
-	buffers := memory / 64
-	cached := r.cachedBytes(r.indexBytes(now))
-	fixed := r.fixed(s, Hubs) + node*of.count + 2*buffers + cached
-	plan := d.least(row, memory-fixed)
+	load := memory / 16 // of buffers, and then of what is read for a range of nodes
+	fixed := r.fixed(s, Hubs) + node*of.count + load
+	plan := d.least(row, memory-fixed, message, load)
 	if plan == nil {
 		return fmt.Errorf("%w: %s takes %s beside rows and sums of hubs, and the limit is %s; allow more",
 			pinned.ErrLimit, s.Name, machine.Bytes(fixed), machine.Bytes(r.opt.Memory))
 	}
-	// What is read of a range takes the memory of where sources go on, or that of the buffers.
-	plan.load = max(aheadBytes*of.count, buffers)
-	spilled, unit := plan.messages*message, spillUnit*degreeBelow(plan.in)*message
-	if spilled > 0 && (unit > plan.load || (2*spilled/plan.load+1)*spillBuffer > buffers) {
+	spilled := plan.messages * message
+	if plan.load = load; (2*(spilled+startBytes*of.count)/load+1)*spillBuffer > load {
 		return fmt.Errorf("%w: %s spills %s, more than has room range by range in %s; allow more", pinned.ErrLimit,
 			s.Name, machine.Bytes(spilled), machine.Bytes(r.opt.Memory))
 	}
-	now.hubs, now.Passes, now.room = plan, 1, plan.rows*row+node*of.count+2*buffers
+	now.hubs, now.Passes, now.room = plan, 1, plan.rows*row+node*of.count+load
 	now.Memory = now.room + r.fixed(s, Hubs)
-	v, err := r.survey(s, 0, of)
-	if err != nil {
+	key := r.cutKey(s, 0, of, [][2]int64{{0, of.count}})
+	key.hubs = [2]int{plan.out, plan.in}
+	now.Plan, now.cuts = Work{}, nil
+	cost := passes{run: r, now: now}
+	if err := cost.over(s, 0, of, key, plan.cut); err != nil {
 		return err
 	}
-	read, computing := r.passesOver(v, rel, rel.tables(), [][2]int64{{0, of.count}}, now.edges[0], false)
 	if rel.Loops {
-		more, widen := r.passing(rel.tables(), now.Nodes)
-		read, computing = read+more, computing+widen
+		cost.rows(rel.tables(), now.Nodes)
 	}
-	now.Plan = Work{Read: 2*r.indexBytes(now) + read + spilled, Written: spilled}
-	computing += now.edgeSeconds(s, r.rates.passing)
-	now.Plan.Seconds = both(float64(read+spilled)/r.rates.Read+float64(spilled)/r.rates.Write, computing) +
-		r.indexSeconds(now) + float64(now.room)*r.rates.fresh
+	now.Plan.add(Work{Read: r.indexBytes(now), Written: spilled, Scratch: spilled})
+	cost.read(spilled)
+	cost.reading += r.indexSeconds(r.indexBytes(now)) + float64(spilled)/r.rates.Write
+	cost.computing += now.edgeSeconds(s, r.rates.kernels)
+	cost.end()
 	return nil
 }

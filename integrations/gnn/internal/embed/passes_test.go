@@ -85,7 +85,8 @@ func passesProgram(r *rand.Rand, g *graph.Graph, reduce Reduce, width int) *Prog
 // how many are drawn.
 func TestPassesOverRowsMakeTheSameBytes(t *testing.T) {
 	seed := expect.Seed(t)
-	defer func(apply int, spill int64) { applyBytes, spillBuffer = apply, spill }(applyBytes, spillBuffer)
+	defer func(apply int, spill, sheet int64) { applyBytes, spillBuffer, sheetEdges = apply, spill, sheet }(applyBytes,
+		spillBuffer, sheetEdges)
 	applyBytes, spillBuffer = 32<<10, 2<<10 // which leave room for few sums
 	spilled, ranges := 0, 0
 	draws := expect.Draws(t, 6)
@@ -94,6 +95,7 @@ func TestPassesOverRowsMakeTheSameBytes(t *testing.T) {
 		nodes := 600 + r.IntN(20000)
 		g := graphs.New(t, graph.Data{Nodes: []graph.NodeData{{Name: "node", Count: int64(nodes)}},
 			Edges: []graph.EdgeData{drawnEdges(r, nodes)}})
+		sheetEdges = 1 << (2 + r.IntN(13))
 		reduce, width, key := Reduce(r.IntN(int(Attend))), 1+r.IntN(90), r.Uint64()
 		program := func() *Program { return passesProgram(rand.New(rand.NewPCG(key, 1)), g, reduce, width) }
 		run := func(ctx context.Context, opt Options) (*Report, error) { return Run(ctx, program(), opt) }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/khop-gnn/khop/internal/direct/ahead"
 	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
@@ -28,13 +29,14 @@ const (
 type Work struct {
 	Read     int64   `json:"bytes_read"`
 	Written  int64   `json:"bytes_written"`
-	Requests int64   `json:"requests"` // at places all over a file
+	Scratch  int64   `json:"scratch_bytes"` // of those written: of files that no later run reads
+	Requests int64   `json:"requests"`      // at places all over a file
 	Seconds  float64 `json:"seconds"`
 }
 
 func (w *Work) add(o Work) {
-	w.Read, w.Written, w.Requests, w.Seconds = w.Read+o.Read, w.Written+o.Written, w.Requests+o.Requests,
-		w.Seconds+o.Seconds
+	w.Read, w.Written, w.Scratch = w.Read+o.Read, w.Written+o.Written, w.Scratch+o.Scratch
+	w.Requests, w.Seconds = w.Requests+o.Requests, w.Seconds+o.Seconds
 }
 
 // StepReport says how a step is carried out, and what came of it.
@@ -52,6 +54,7 @@ type StepReport struct {
 	cache   int64   // bytes of caches of rows
 	asks    int64   // rows of a table that are known ahead
 	missing int64   // bytes of tables that are to be in memory, and are not in the page cache
+	cuts    []cutKey
 	hubs    *hubsPlan
 }
 
@@ -111,40 +114,42 @@ func Plan(ctx context.Context, p *Program, opt Options) (*Report, error) {
 // mostChoices bounds how many limits of memory a plan tells.
 const mostChoices = 12
 
-// bytesOf returns what a node of a step takes of memory, without its edges, and what an edge takes.
+// passing reports whether a way adds rows to sums while they pass by.
+func passing(way string) bool { return way == Sweeps || way == Window || way == Hubs }
+
+// bytesOf returns what a node of a step takes of memory, without its edges, and what an edge takes. Sums of rows that
+// pass by are counted apart.
 func (r *run) bytesOf(s *Step, way string) (node, edge int64) {
 	for i := range s.Sums {
 		rel := &s.Sums[i]
-		passing := way == Sweeps || way == Window || way == Hubs // whose sums are counted apart
-		if !passing {
-			node += 4 * int64(rel.Table.Width)
-		}
-		more, each := int64(8+8+4*rel.Heads), int64(0) // where edges begin, the next one, and sums of weights
+		node += 4 * int64(rel.Heads) // sums of weights
 		if rel.Reduce == Attend {
-			more += 8 * int64(rel.Heads)
+			node += 8 * int64(rel.Heads)
 		}
-		size := r.p.Graph.Indices().DType().Size()
-		if passing {
-			more += size + (size+group-1)/group + 4 // see sweeping.begin and places
+		if passing(way) {
+			if node += 4; rel.Reduce.normed() { // places of sums, and degrees
+				node += 4
+			}
+			if way == Window {
+				node += 4 + 1 // places of own rows, and whose rows are there
+			} else if way == Hubs {
+				node += 2 // classes, and sets of hubs
+			}
+			continue
 		}
-		if way == Window {
-			more += 4 + 1 // places of own rows, and whose rows are there
-		}
-		if passing && r.topology.views(rel.Edges) && !rel.Once {
-			more -= 8 // where edges begin is read in the file
-		} else if passing || !r.topology.views(rel.Edges) || rel.Loops {
+		node += 4*int64(rel.Table.Width) + 8 // where edges begin
+		size, each := r.p.Graph.Indices().DType().Size(), int64(0)
+		if !r.topology.views(rel.Edges) || rel.Loops {
 			each = size
 		}
-		if !passing {
-			each += map[Reduce]int64{Norm: 4, NormIn: 4, Attend: 4 * int64(rel.Heads)}[rel.Reduce]
-		}
+		each += map[Reduce]int64{Norm: 4, NormIn: 4, Attend: 4 * int64(rel.Heads)}[rel.Reduce]
 		if way == Gather {
 			each += 4
 			for _, t := range rel.tables() { // at most: two ranges of rows, and one of them as float32
 				each += 3 * max(t.rowBytes(), 4*int64(t.Width)/3)
 			}
 		}
-		node, edge = max(node, node+more), max(edge, each)
+		edge = max(edge, each)
 	}
 	if len(s.Sums) == 0 {
 		for _, t := range s.To {
@@ -170,18 +175,21 @@ func (r *run) fixed(s *Step, way string) (bytes int64) {
 		if rel.Reduce.normed() {
 			bytes += 4 * rel.Table.Rows
 		}
-		if way == Sweeps || way == Hubs {
-			bytes += 5 * r.blockBytes()
+		if !passing(way) {
+			continue
 		}
+		tables := rel.tables()
+		if way == Window {
+			tables, _, _ = s.windowTables()
+			bytes += rows*4*int64(rel.Table.Width) + hugePage + 8*r.topology.nodes(s.Type)/s.windowUnit()
+		}
+		bytes += 5*max(r.blockBytes()*int64(len(tables)), rowBytes(tables)<<r.chunkShift(rel.Edges)) +
+			ahead.Memory(int(cutBytes*r.pieceEdges()))
 		if way == Hubs {
 			bytes += 4*rows*int64(rel.Table.Width) + 2*spillBuffer + 2*hugePage
 			if rel.Loops {
 				bytes += rows * (3*rel.Table.rowBytes() + 4*int64(rel.Table.Width))
 			}
-		}
-		if way == Window {
-			tables, _, _ := s.windowTables()
-			bytes += 5*r.blockBytes()*int64(len(tables)) + rows*4*int64(rel.Table.Width) + hugePage
 		}
 	}
 	return bytes + 1<<20
@@ -373,13 +381,13 @@ func (r *run) indexBytes(now *StepReport) int64 {
 	return now.edgeCount()*r.p.Graph.Indices().DType().Size() + 8*now.Nodes*int64(len(now.edges))
 }
 
-// indexSeconds returns how long the disk reads these: of those in the page cache none.
-func (r *run) indexSeconds(now *StepReport) float64 {
+// indexSeconds returns how long the disk reads as many bytes of the edges: of those in the page cache none.
+func (r *run) indexSeconds(bytes int64) float64 {
 	if r.indexMissing < 0 {
 		all := r.p.Graph.Indices().Bytes()
 		r.indexMissing = float64(missing(all)) / float64(max(len(all), 1))
 	}
-	return float64(r.indexBytes(now)) * r.indexMissing / r.rates.Read
+	return float64(bytes) * r.indexMissing / r.rates.Read
 }
 
 func (r *run) planResident(now *StepReport, s *Step, left int64) {
@@ -404,7 +412,7 @@ func (r *run) planResident(now *StepReport, s *Step, left int64) {
 			}
 		}
 	}
-	now.Plan.Seconds += float64(now.missing)/r.rates.Read + r.indexSeconds(now)
+	now.Plan.Seconds += float64(now.missing)/r.rates.Read + r.indexSeconds(r.indexBytes(now))
 }
 
 // planGather divides memory: a quarter for the rows of ranges, a quarter for what is known ahead, and the rest for
@@ -446,7 +454,7 @@ func (r *run) planGather(now *StepReport, s *Step, of nodes, memory int64, secon
 	}
 	// The run plans its reads as the rehearsal has, and sums a range while the rows of the next one are read.
 	computing := time.Since(began).Seconds() + now.edgeSeconds(s, r.rates.kernels)
-	now.Plan.Seconds = both(now.Plan.Seconds, computing) + r.indexSeconds(now)
+	now.Plan.Seconds = both(now.Plan.Seconds, computing) + r.indexSeconds(r.indexBytes(now))
 	return nil
 }
 
@@ -459,7 +467,7 @@ func (r *run) rangeEnd(s *Step, of nodes, lo, most int64) int64 {
 	for hi, bytes := lo, int64(0); ; {
 		next := min((hi/unit+1)*unit, most)
 		bytes += r.rangeBytes(s, of, hi, next)
-		if bytes > r.now.room && hi > lo {
+		if (bytes > r.now.room || next-lo > math.MaxInt32) && hi > lo { // places of sums are numbers of 32 bits
 			return hi
 		}
 		if next == most {

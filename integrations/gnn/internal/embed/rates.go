@@ -27,7 +27,7 @@ type rates struct {
 	mapped      map[*Relation]float64 // and of rows of a file that is mapped, whose pages are small
 	faults      float64               // seconds for a byte of such a file that is in the page cache, and not mapped yet
 	passing     map[*Relation]float64 // and while rows pass by
-	looks       map[*Relation]float64 // seconds for a node that is looked at while a block passes by
+	cutting     map[*Relation]float64 // and to bring edges into the order of rows that pass by
 	degrees     map[*Relation]float64 // seconds for an edge, to count degrees
 	widen       map[*Table]float64    // seconds for a row that becomes float32
 }
@@ -40,7 +40,7 @@ const (
 	tryBytes = 96 << 20 // of rows that are summed in a trial, at most: more than caches hold
 	tryWrite = 32 << 20
 	tryFresh = 128 << 20
-	tryEdges = 1 << 17
+	tryEdges = 1 << 20
 )
 
 // measure finds the rates out.
@@ -49,7 +49,7 @@ func (r *run) measure() error {
 	r.rates.rows, r.rates.widen = map[*Step]float64{}, map[*Table]float64{}
 	r.rates.kernels, r.rates.passing = map[*Relation]float64{}, map[*Relation]float64{}
 	r.rates.mapped = map[*Relation]float64{}
-	r.rates.looks, r.rates.degrees = map[*Relation]float64{}, map[*Relation]float64{}
+	r.rates.cutting, r.rates.degrees = map[*Relation]float64{}, map[*Relation]float64{}
 	r.now = &StepReport{}
 	counted := maps.Clone(r.degrees)
 	defer func() { r.degrees = counted }() // others are of no edges
@@ -243,7 +243,7 @@ func (r *run) measureStep(k int, s *Step, mapped []byte) error {
 		if err := r.measureKernels(rel, r.of[k], mapped); err != nil {
 			return err
 		}
-		if err := errors.Join(r.free(), r.measurePassing(rel, r.of[k])); err != nil {
+		if err := errors.Join(r.free(), r.measurePassing(s, i, r.of[k])); err != nil {
 			return err
 		}
 	}
@@ -464,78 +464,61 @@ func (l *links) within(rows int64) *links {
 	return to
 }
 
-// measurePassing times what a sweep does: nodes that are looked at, and rows that are added, of the first blocks.
-func (r *run) measurePassing(rel *Relation, of nodes) error {
-	width, step := int64(rel.Table.Width), r.blockRows(rel.tables())
-	edges := r.topology.count(rel.Edges, of, 0, of.count)
-	n := r.tried(of.count, 4*width+8*edges/max(of.count, 1)+12*int64(rel.Heads)+32)
+// measurePassing times what rows that pass by take for an edge: to cut edges of nodes in the middle, and to add the rows
+// of a chunk, which are taken for those of all.
+func (r *run) measurePassing(step *Step, i int, of nodes) error {
+	rel := &step.Sums[i]
+	rows, edges := int64(1)<<r.chunkShift(rel.Edges), r.topology.count(rel.Edges, of, 0, of.count)
+	degree := max(edges/max(of.count, 1), 1)
+	bytes := 4*int64(rel.Table.Width) + (8+cutBytes)*degree + 12*int64(rel.Heads) + 32
+	n := min(r.tried(of.count, bytes), tryEdges/degree+1)
 	lo := (of.count - n) / 2
-	o, at, err := r.trialScores(rel, step, n)
+	o, at, err := r.trialScores(rel, rows, n)
 	if err != nil {
 		return err
 	}
-	x, err := r.filled("x", step*width)
-	if err != nil {
+	s := &sweeping{run: r, step: step, relation: i, of: of, state: at}
+	if err := s.open([2]int64{lo, lo + n}); err != nil {
 		return err
 	}
-	w := &sweeping{run: r, rel: rel, of: of, lo: lo, width: width, norms: r.degrees[r.degreesName(rel)], state: at}
-	w.y.width = width
-	if w.y.rows, err = r.filled("y", n*width); err != nil {
-		return err
-	}
-	if w.whole, err = r.filled("whole", n*int64(rel.Heads)); err != nil {
-		return err
-	}
-	begin := func() (err error) {
-		if w.l, err = r.links(rel, of, lo, lo+n, false); err != nil {
+	if s.y.width = s.width; s.rel.Heads > 0 {
+		if s.whole, err = r.filled("whole", n*int64(rel.Heads)); err != nil {
 			return err
 		}
-		return w.begin()
 	}
-	if err := begin(); err != nil {
+	if s.y.rows, err = r.filled("y", n*s.width); err != nil {
 		return err
 	}
-	w.l.touch()
-	begun, err := timed(begin)
+	x, err := r.filled("x", rows*s.width)
 	if err != nil {
 		return err
 	}
-	looks, err := fastest(func() error {
-		w.unseen()
-		return r.pool.Split(n, w.step(), w.add)
-	})
-	if err != nil {
+	s.rows = [][]float32{x, o.score}
+	sheet, took, err := r.trialSheet(step, i, of, [2]int64{lo, lo + n})
+	if err != nil || len(sheet) == 0 {
 		return err
 	}
-	w.rows = [][]float32{x, o.score}
-	each, err := w.firstBlocks(step, looks)
-	if err != nil {
-		return err
-	}
-	r.rates.looks[rel] = looks / float64(n)
-	r.rates.passing[rel] = each + begun/float64(max(w.l.count(), 1))
-	return nil
+	count := float64(len(sheet) / cutBytes)
+	r.rates.cutting[rel] = took / count
+	took, err = fastest(func() error { return s.add(sheet) })
+	r.rates.passing[rel] = took / count
+	return err
 }
 
-// firstBlocks adds rows of the first blocks, step each, and returns the seconds that an edge takes: looks are those in
-// which all nodes are looked at.
-func (s *sweeping) firstBlocks(step int64, looks float64) (float64, error) {
-	n, took, looked, edges := int64(len(s.next)), 0.0, 0.0, int64(0)
-	s.unseen()
-	for s.end < s.rel.Table.Rows && took < tryTime.Seconds() && edges < tryEdges {
-		s.first, s.end = s.end, min(s.end+step, s.rel.Table.Rows)
-		one, err := timed(func() error { return s.pool.Split(n, s.step(), s.add) })
-		if err != nil {
-			return 0, err
+// trialSheet cuts the edges of some nodes in memory, and says in which time.
+func (r *run) trialSheet(s *Step, i int, of nodes, span [2]int64) (sheet []byte, took float64, err error) {
+	c := &cutting{r: r, cut: &cut{cutKey: r.cutKey(s, i, of, [][2]int64{span})}, rel: &s.Sums[i], of: of}
+	cutOnce := func() error {
+		if r.topology.narrow != nil {
+			sheet, err = trySheet(c, r.topology.narrow)
+		} else {
+			sheet, err = trySheet(c, r.topology.wide)
 		}
-		before := edges
-		edges, took = 0, took+one
-		for i, e := range s.next {
-			edges += e - s.l.start[i]
-		}
-		if looked += lookedAt(float64(n), float64(edges-before)); s.first == 0 {
-			looked = float64(n)
-		}
+		return err
 	}
-	return max(took-looks*looked/float64(n), took/4) / float64(max(edges, 1)), nil
+	if err := cutOnce(); err != nil { // edges are read from the disk, maybe
+		return nil, 0, err
+	}
+	took, err = timed(cutOnce)
+	return sheet, took, err
 }

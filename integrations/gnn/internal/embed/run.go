@@ -53,6 +53,7 @@ type run struct {
 	degrees   map[string]*degrees  // by name of their memory
 	surveys   map[surveyKey]*survey
 	classed   map[int]*degreesSurvey // by type of edges, of all nodes
+	cuts      map[int]*cut           // by number of relations
 	of        []nodes                // of each step
 	journal   *journal
 	left      [][2]int64     // numbers of nodes whose rows the step in hand is to make
@@ -92,7 +93,7 @@ func open(ctx context.Context, p *Program, opt Options, planning bool) (*run, er
 	}
 	r := &run{ctx: ctx, p: p, opt: opt, rooms: map[string]*pinned.Buffer{}, wide: map[*Table][]float32{},
 		degrees: map[string]*degrees{}, surveys: map[surveyKey]*survey{},
-		classed: map[int]*degreesSurvey{}, indexMissing: -1, planning: planning}
+		classed: map[int]*degreesSurvey{}, cuts: map[int]*cut{}, indexMissing: -1, planning: planning}
 	if err := p.check(); err != nil {
 		return nil, err
 	}
@@ -122,6 +123,9 @@ func (r *run) close() (err error) {
 		for _, t := range s.To {
 			err = errors.Join(err, t.close())
 		}
+	}
+	for i := range r.cuts {
+		err = errors.Join(err, r.dropCut(i))
 	}
 	for _, b := range r.rooms {
 		err = errors.Join(err, b.Close())
@@ -157,8 +161,8 @@ func (r *run) steps() (err error) {
 	if err := os.MkdirAll(r.opt.Folder, 0o700); err != nil {
 		return err
 	}
-	_ = os.Remove(filepath.Join(r.opt.Folder, spillFile)) // of a run that was killed
-	if r.update == "" {                                   // tables are made anew
+	r.removeScratch()   // of a run that was killed
+	if r.update == "" { // tables are made anew
 		if err := os.Remove(filepath.Join(r.opt.Folder, keptFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -190,6 +194,19 @@ func (r *run) steps() (err error) {
 	return os.Rename(filepath.Join(r.opt.Folder, keptNext), filepath.Join(r.opt.Folder, keptFile))
 }
 
+// removeScratch removes files that only a step that was not finished has.
+func (r *run) removeScratch() {
+	names := []string{spillFile}
+	for _, s := range r.p.Steps {
+		for i := range s.Sums {
+			names = append(names, fmt.Sprint(cutFile, i))
+		}
+	}
+	for _, name := range names {
+		_ = os.Remove(filepath.Join(r.opt.Folder, name))
+	}
+}
+
 // path returns the file of a table that a step makes.
 func (r *run) path(t *Table) string { return filepath.Join(r.opt.Folder, t.Name) }
 
@@ -218,12 +235,10 @@ func (r *run) step(k int, s *Step) error {
 		return errors.Join(r.window(k, s), r.free())
 	case Hubs:
 		return errors.Join(r.hubs(k, s, of), r.free())
+	case Sweeps:
+		return errors.Join(r.sweeps(k, s, of), r.free())
 	}
-	spans := r.left
-	if n := len(spans); r.now.Way == Sweeps && n > 1 { // each would be a sweep of its own
-		spans = [][2]int64{{spans[0][0], spans[n-1][1]}}
-	}
-	for _, span := range spans {
+	for _, span := range r.left {
 		r.note(s, span[0])
 		if err := r.span(k, s, of, span); err != nil {
 			return err
@@ -239,12 +254,25 @@ func (r *run) step(k int, s *Step) error {
 func (r *run) free() (err error) {
 	clear(r.wide)
 	for name, b := range r.rooms {
-		if !strings.HasPrefix(name, degreesRoom) {
+		if !strings.HasPrefix(name, lasting) {
 			err = errors.Join(err, b.Close())
 			delete(r.rooms, name)
 		}
 	}
 	return err
+}
+
+// lasting is what names of memory begin with that later steps read, too.
+const lasting = "lasting "
+
+// giveBack gives the memory of a name back, if there is any.
+func (r *run) giveBack(name string) error {
+	b := r.rooms[name]
+	if b == nil {
+		return nil
+	}
+	delete(r.rooms, name)
+	return b.Close()
 }
 
 // note begins a range of rows that are to be noted.
@@ -257,16 +285,12 @@ func (r *run) note(s *Step, from int64) {
 
 // span makes rows of some nodes that follow each other, range by range.
 func (r *run) span(k int, s *Step, of nodes, span [2]int64) error {
-	way := r.now.Way
-	if way == Gather {
+	if r.now.Way == Gather {
 		return r.gatherSpan(k, s, of, span)
 	}
 	for lo := span[0]; lo < span[1]; {
 		hi := r.rangeEnd(s, of, lo, span[1])
 		if err := r.rangeOf(k, s, of, lo, hi, func(i int, at state) (summed, error) {
-			if way == Sweeps {
-				return r.sweep(s, i, of, lo, hi, at)
-			}
 			y, err := r.sumsRoom(i, &s.Sums[i], hi-lo)
 			if err != nil {
 				return y, err

@@ -10,21 +10,24 @@ import (
 // need, and how many sums there are at a time where each begins with its first row, and ends when rows of its unit are
 // whole. Rows of sources are cut into chunks, and nodes into as many.
 type survey struct {
-	nodes, rows int64      // of a chunk: of the nodes that sum, and of sources
-	count, all  int64      // of nodes, and of sources
-	needs       [][]uint64 // [chunk of nodes] a bit for each chunk of sources
+	nodes      int64      // of a chunk of those that sum
+	shift      int        // a chunk has 1<<shift sources
+	chunks     int64      // that there are
+	count, all int64      // of nodes, and of sources
+	needs      [][]uint64 // [chunk of nodes] a bit for each chunk of sources
+	unit       int64      // of windows
+	lock       sync.Mutex // of these:
 	// Of each part of the nodes: sums, and rows of its own nodes, that are held while a chunk passes by.
 	sums, own [parts][]int64
 }
 
 const (
 	// parts are the least pieces of the nodes for which windows are planned.
-	parts = 24
-	// mostChunks bounds the memory of a survey. Chunks are multiples of chunkUnit, and of chunkBytes at least where
-	// blocks are.
-	mostChunks = 4096
+	parts    = 24
+	partUnit = 16
+	// Chunks of nodes are multiples of chunkUnit. 1<<surveyBits bits say which of them need which chunk of sources.
 	chunkUnit  = 256
-	chunkBytes = 1 << 20
+	surveyBits = 24
 )
 
 // surveyKey tells surveys apart: by edges, nodes, the unit of windows (0: they are not looked at), and chunks.
@@ -32,74 +35,51 @@ type surveyKey struct {
 	edges int
 	list  *int32
 	unit  int64
-	rows  int64
+	shift int
 }
 
-// chunkOf returns how many of n a chunk has, and least at least.
-func chunkOf(n, least int64) int64 {
-	return max((max(n/mostChunks, least)+chunkUnit-1)/chunkUnit, 1) * chunkUnit
-}
-
-// part returns where a part of the nodes begins: at a multiple of group.
+// part returns where a part of the nodes begins: at a multiple of the units of windows.
 func (v *survey) part(i int64) int64 {
 	if i == parts {
 		return v.count
 	}
-	return min((v.count*i/parts+group-1)/group*group, v.count)
+	return min((v.count*i/parts+partUnit-1)/partUnit*partUnit, v.count)
 }
 
 // survey looks at the edges of a step's relation, once for all ways.
 func (r *run) survey(s *Step, i int, of nodes) (*survey, error) {
-	rel, unit := &s.Sums[i], int64(0)
+	rel, unit, shift := &s.Sums[i], int64(0), r.chunkShift(s.Sums[i].Edges)
 	if s.windowed(r, of) {
 		unit = s.windowUnit()
 	}
-	rows := chunkOf(rel.Table.Rows, min(r.blockBytes(), chunkBytes)/rel.Table.rowBytes())
-	key := surveyKey{rel.Edges, unsafe.SliceData(of.list), unit, rows}
+	key := surveyKey{rel.Edges, unsafe.SliceData(of.list), unit, shift}
 	if v := r.surveys[key]; v != nil {
 		return v, nil
 	}
-	defer func(was *StepReport) { r.now = was }(r.now)
-	r.now = &StepReport{} // which none of this is of
-	v := &survey{nodes: chunkOf(of.count, 1), rows: rows, count: of.count, all: rel.Table.Rows}
-	chunks := (v.all + v.rows - 1) / v.rows
+	v := &survey{count: of.count, all: rel.Table.Rows, shift: shift, unit: unit}
+	v.chunks = (v.all + 1<<shift - 1) >> shift
+	v.nodes = max((of.count*v.chunks>>surveyBits+chunkUnit-1)/chunkUnit, 1) * chunkUnit
 	for i := range v.sums {
-		v.sums[i], v.own[i] = make([]int64, chunks+1), make([]int64, chunks+1)
+		v.sums[i], v.own[i] = make([]int64, v.chunks+1), make([]int64, v.chunks+1)
 	}
 	v.needs = make([][]uint64, (v.count+v.nodes-1)/v.nodes)
-	var lock sync.Mutex
-	var failed error
-	look := func(lo, hi int64) {
+	if err := r.pool.Split(int64(len(v.needs)), 1, func(lo, hi int64) {
 		for c := lo; c < hi; c++ {
-			l, err := r.passingLinks(rel, of, c*v.nodes, min((c+1)*v.nodes, v.count))
-			if err != nil {
-				failed = err // in one goroutine alone, see below
-				return
-			}
-			v.needs[c] = make([]uint64, (chunks+63)/64)
-			v.mark(v.needs[c], l)
-			if unit > 0 {
-				lock.Lock()
-				v.live(l, c*v.nodes, unit)
-				lock.Unlock()
+			if r.topology.narrow != nil {
+				lookAt(v, c, r.topology, rel, of, r.topology.narrow)
+			} else {
+				lookAt(v, c, r.topology, rel, of, r.topology.wide)
 			}
 		}
-	}
-	if r.asTheyLie(rel, of) {
-		if err := r.pool.Split(int64(len(v.needs)), 1, look); err != nil {
-			return nil, err
-		}
-	} else {
-		look(0, int64(len(v.needs)))
+	}); err != nil {
+		return nil, err
 	}
 	for i := range v.sums {
 		accumulate(v.sums[i])
 		accumulate(v.own[i])
 	}
-	if failed == nil {
-		r.surveys[key] = v
-	}
-	return v, failed
+	r.surveys[key] = v
+	return v, nil
 }
 
 func accumulate(x []int64) {
@@ -108,37 +88,47 @@ func accumulate(x []int64) {
 	}
 }
 
-// mark notes which chunks have sources of edges.
-func (v *survey) mark(bits []uint64, l *links) {
-	for e := l.start[0]; e < l.start[len(l.start)-1]; e++ {
-		c := l.source(e) / v.rows
-		bits[c/64] |= 1 << (c % 64)
-	}
+// lookAt looks at the edges of a chunk of nodes.
+func lookAt[I int32 | int64](v *survey, c int64, t *topology, rel *Relation, of nodes, all []I) {
+	bits := make([]uint64, (v.chunks+63)/64)
+	v.needs[c] = bits
+	var unit []live
+	eachRow(t, rel, of, c*v.nodes, min((c+1)*v.nodes, v.count), all, func(i int64, sources []I) {
+		for _, j := range sources {
+			bits[j>>v.shift/64] |= 1 << (j >> v.shift % 64)
+		}
+		if v.unit == 0 {
+			return
+		}
+		one := live{own: i >> v.shift, first: -1, last: i >> v.shift}
+		if n := len(sources); n > 0 {
+			one.first, one.last = int64(sources[0]>>v.shift), max(one.last, int64(sources[n-1]>>v.shift))
+		}
+		if unit = append(unit, one); (i+1)%v.unit == 0 || i == v.count-1 {
+			v.hold(i, unit)
+			unit = unit[:0]
+		}
+	})
 }
 
-// live adds nodes of a window from lo on to what is held: as differences of a chunk to the one before.
-func (v *survey) live(l *links, lo, unit int64) {
-	n := int64(len(l.start) - 1)
-	for begin := int64(0); begin < n; {
-		first := lo + begin
-		end := min(begin+unit-first%unit, n) // units begin at multiples
-		last := lo + end - 1
-		for i := begin; i < end; i++ {
-			if l.start[i] < l.start[i+1] {
-				last = max(last, l.source(l.start[i+1]-1))
-			}
+// live is the chunks of a node of a window: its own, and the first and the last that it needs.
+type live struct{ own, first, last int64 }
+
+// hold adds the nodes of a unit, which ends with one, to what is held: as differences of a chunk to the one before.
+func (v *survey) hold(end int64, unit []live) {
+	v.lock.Lock()
+	defer v.lock.Unlock()
+	part, free := v.partOf(end), int64(0)
+	for _, one := range unit {
+		free = max(free, one.last+1)
+	}
+	for _, one := range unit {
+		if one.first >= 0 {
+			v.sums[part][one.first]++
+			v.sums[part][free]--
 		}
-		part := v.partOf(first)
-		free := last/v.rows + 1
-		for i := begin; i < end; i++ {
-			if l.start[i] < l.start[i+1] {
-				v.sums[part][l.source(l.start[i])/v.rows]++
-				v.sums[part][free]--
-			}
-			v.own[part][(lo+i)/v.rows]++
-			v.own[part][free]--
-		}
-		begin = end
+		v.own[part][one.own]++
+		v.own[part][free]--
 	}
 }
 
@@ -170,8 +160,8 @@ func (v *survey) held(from, to int64) (sums, own int64) {
 // Ranges with few bytes between them are one.
 func (v *survey) spans(lo, hi, rowBytes int64, own bool) (all [][2]int64) {
 	last := int64(math.MinInt64)
-	for c := range (v.all + v.rows - 1) / v.rows {
-		from, to := c*v.rows, min((c+1)*v.rows, v.all)
+	for c := range v.chunks {
+		from, to := c<<v.shift, min((c+1)<<v.shift, v.all)
 		if !(own && from < hi && to > lo) && !v.need(c, lo, hi) {
 			continue
 		}
@@ -204,20 +194,4 @@ func rowsOf(spans [][2]int64) (n int64) {
 		n += s[1] - s[0]
 	}
 	return n
-}
-
-// asTheyLie reports whether the edges of some nodes can be read in the files as they lie there.
-func (r *run) asTheyLie(rel *Relation, of nodes) bool {
-	return of.list == nil && !rel.Once && r.topology.views(rel.Edges)
-}
-
-// passingLinks returns the edges of some nodes, without those that a relation adds: where they lie in the files as they
-// must, at their positions there, so that start does not begin with 0.
-func (r *run) passingLinks(rel *Relation, of nodes, lo, hi int64) (*links, error) {
-	if !r.asTheyLie(rel, of) {
-		return r.links(rel, of, lo, hi, false)
-	}
-	t := r.topology
-	lo, hi = lo+t.g.Offset(t.g.Schema().Edges[rel.Edges].Dst), hi+t.g.Offset(t.g.Schema().Edges[rel.Edges].Dst)
-	return &links{start: t.indptr[lo : hi+1], narrow: t.narrow, wide: t.wide}, nil
 }

@@ -1,9 +1,11 @@
 package embed
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
+	"sync/atomic"
 
 	"github.com/khop-gnn/khop/internal/direct/ahead"
 	"github.com/khop-gnn/khop/internal/vector"
@@ -111,85 +113,133 @@ func (r *run) widen(to []float32, raw []byte, t *Table, first int64) error {
 	})
 }
 
-// sweep adds up the sums of a range while the rows of all sources that it needs pass by, once.
-func (r *run) sweep(step *Step, number int, of nodes, lo, hi int64, at state) (y summed, err error) {
-	rel := &step.Sums[number]
-	v, err := r.survey(step, number, of)
+// sweeps makes the rows of a step that are left, range by range.
+func (r *run) sweeps(k int, s *Step, of nodes) error {
+	if len(r.left) == 0 {
+		return nil
+	}
+	span := [2]int64{r.left[0][0], r.left[len(r.left)-1][1]} // each of them would be a sweep of its own
+	ranges := r.ranges(s, of, span)
+	for i := range s.Sums {
+		if _, err := r.cutEdges(i, &s.Sums[i], of, r.cutKey(s, i, of, ranges), nil); err != nil {
+			return err
+		}
+	}
+	r.note(s, span[0])
+	for n, one := range ranges {
+		if err := r.rangeOf(k, s, of, one[0], one[1], func(i int, at state) (summed, error) {
+			return r.sweep(s, i, of, n, at)
+		}); err != nil {
+			return fmt.Errorf("nodes %d to %d: %w", of.at(one[0]), of.at(one[1]-1), err)
+		}
+	}
+	return r.finished(k, s)
+}
+
+// sweep adds up the sums of a range of relation i's cut while the rows of all sources that it needs pass by, once.
+func (r *run) sweep(step *Step, i int, of nodes, number int, at state) (y summed, err error) {
+	c := r.cuts[i]
+	s := &sweeping{run: r, step: step, relation: i, of: of, state: at}
+	if err := s.open(c.ranges[number]); err != nil {
+		return y, err
+	}
+	rows, err := s.places()
 	if err != nil {
 		return y, err
 	}
-	s := &sweeping{run: r, rel: rel, of: of, lo: lo, width: int64(rel.Table.Width), state: at}
-	if err := s.open(hi - lo); err != nil {
+	place := s.y.place
+	if s.y, err = r.sumsRoom(i, s.rel, rows); err != nil {
 		return y, err
 	}
-	n, err := s.places(number, hi-lo)
-	if err != nil {
-		return y, err
-	}
-	if y, err = r.sumsRoom(number, rel, n); err != nil {
-		return y, err
-	}
-	clear(y.rows)
-	y.place, s.y = s.y.place, summed{y.rows, y.width, s.y.place}
-	if s.whole, err = room[float32](r, "whole", n*int64(rel.Heads)); err != nil {
+	s.y.place = place
+	s.begin(s.y.rows)
+	if s.whole, err = room[float32](r, "whole", rows*int64(s.rel.Heads)); err != nil {
 		return y, err
 	}
 	clear(s.whole)
-	tables := rel.tables()
-	for _, span := range v.spans(lo, hi, rowBytes(tables), false) {
-		if err := r.scan(tables, span[0], span[1], r.blockRows(tables), func(first int64, rows [][]float32) error {
-			s.first, s.end, s.rows = first, first+int64(len(rows[0]))/s.width, rows
-			return r.pool.Split(hi-lo, s.step(), s.add)
-		}); err != nil {
-			return y, err
-		}
+	if err := s.pass(c, number, s.rel.tables(), false, func(int64) error { return nil }); err != nil {
+		return y, err
 	}
-	if rel.Loops {
+	if s.rel.Loops {
 		if err := s.loops(); err != nil {
 			return y, err
 		}
 	}
-	return y, s.finish()
+	return s.y, s.finish()
 }
 
-// open reads the edges of n nodes, and their norms.
-func (s *sweeping) open(n int64) (err error) {
-	if s.l, err = s.passingLinks(s.rel, s.of, s.lo, s.lo+n); err != nil {
+// sweeping is rows that pass by, and what they are added to: sums of a range of nodes.
+type sweeping struct {
+	*run
+	step     *Step
+	relation int // of the step
+	rel      *Relation
+	of       nodes
+	lo, n    int64 // number of the first node, and how many
+	y        summed
+	whole    []float32 // [row of y][head] sum of weights
+	width    int64
+	norms    *degrees
+	in       []uint32 // [node] edges, with a loop that is added: where edges weigh GCN's norm
+	state
+
+	first  int64 // of the rows at hand
+	rows   [][]float32
+	window *window // that the sums are of, or hubs; nil: none
+	hubs   *hubs
+	broken atomic.Bool // edges that cannot be
+}
+
+// open begins a range of nodes: it counts what norms are of.
+func (s *sweeping) open(span [2]int64) (err error) {
+	s.rel, s.lo, s.n = &s.step.Sums[s.relation], span[0], span[1]-span[0]
+	s.width = int64(s.rel.Table.Width)
+	s.now.Did.Read += 8 * s.n // where edges begin
+	if !s.rel.Reduce.normed() {
+		return nil
+	}
+	if s.norms, err = s.degreesOf(s.rel); err != nil {
 		return err
 	}
-	if s.asTheyLie(s.rel, s.of) {
-		s.now.Did.Read += s.passedBytes(0, n)
+	if s.in, err = room[uint32](s.run, "degrees of a range", s.n); err != nil {
+		return err
 	}
-	if s.rel.Reduce.normed() {
-		if s.norms, err = s.degreesOf(s.rel); err != nil {
-			return err
+	return s.pool.Split(s.n, 1<<14, func(lo, hi int64) {
+		for i := lo; i < hi; i++ {
+			s.in[i] = uint32(s.topology.length(s.rel, s.of.at(s.lo+i), s.rel.Loops))
 		}
+	})
+}
+
+// some reports whether a node has edges, without a loop that is added.
+func (s *sweeping) some(i int64) bool {
+	lo, hi := s.topology.between(s.rel.Edges, s.of.at(s.lo+i))
+	return lo < hi
+}
+
+// looped reports whether a node has an edge to itself.
+func (s *sweeping) looped(i int64) bool {
+	node := s.of.at(s.lo + i)
+	if s.in != nil { // which says so without the edges
+		return int64(s.in[i]) == s.topology.length(s.rel, node, false)
 	}
-	return s.begin()
+	return s.topology.loop(s.rel.Edges, node)
 }
 
-// passedBytes returns the bytes of the edges of some nodes of the range, in files.
-func (s *sweeping) passedBytes(lo, hi int64) int64 {
-	return 8*(hi-lo) + (s.l.start[hi]-s.l.start[lo])*s.p.Graph.Indices().DType().Size()
-}
-
-// places gives each of n nodes that sums any rows a place among the sums, and returns how many there are.
-func (s *sweeping) places(number int, n int64) (count int64, err error) {
+// places gives each node that sums any rows a place among the sums, and returns how many there are.
+func (s *sweeping) places() (count int64, err error) {
 	if s.rel.Loops {
-		return n, nil
+		return s.n, nil
 	}
-	for i := range n {
-		count += min(s.l.start[i+1]-s.l.start[i], 1)
+	if count = s.topology.some(s.rel.Edges, s.of, s.lo, s.lo+s.n); count == s.n {
+		return count, nil
 	}
-	if count == n {
-		return n, nil
-	}
-	if s.y.place, err = room[int32](s.run, fmt.Sprintf("places of sums %d", number), n); err != nil {
+	if s.y.place, err = room[int32](s.run, fmt.Sprintf("places of sums %d", s.relation), s.n); err != nil {
 		return 0, err
 	}
 	at := int32(0)
-	for i := range n {
-		if s.y.place[i] = -1; s.l.start[i] < s.l.start[i+1] {
+	for i := range s.n {
+		if s.y.place[i] = -1; s.some(i) {
 			s.y.place[i] = at
 			at++
 		}
@@ -197,130 +247,109 @@ func (s *sweeping) places(number int, n int64) (count int64, err error) {
 	return count, nil
 }
 
-// sweeping is a sweep for a range of nodes.
-type sweeping struct {
-	*run
-	rel   *Relation
-	of    nodes
-	lo    int64 // number of the first node
-	l     *links
-	next  []int64 // [node] edge
-	ahead links   // the source of that edge, by node
-	least links   // the least of these, by group of nodes
-	y     summed
-	whole []float32 // [row of y][head] sum of weights
-	width int64
-	norms *degrees
-	state
-
-	first, end int64 // of the rows at hand
-	rows       [][]float32
-	window     *window // that the sums are of, or hubs; nil: none
-	hubs       *hubs
+// begin writes sums of nothing: less than any number, of which the greatest is taken.
+func (s *sweeping) begin(y []float32) {
+	if s.rel.Reduce != Max {
+		clear(y)
+		return
+	}
+	for k := range y {
+		y[k] = float32(math.Inf(-1))
+	}
 }
 
-// group is how many nodes have one number that tells whether some of them have an edge to the rows at hand: to few
-// blocks of rows do they, and a pass looks at all nodes for each block.
-const group = 16
-
-// step is how many nodes are looked at in one go, a multiple of group.
-func (s *sweeping) step() int64 { return (int64(len(s.next))>>20 + 1) * 256 }
-
-// begin takes the first edge of each node as the next. The sources of these edges have a list of their own, since most
-// nodes have no edge to most blocks of rows: to see that takes a few bytes that follow each other.
-func (s *sweeping) begin() (err error) {
-	n := int64(len(s.l.start) - 1)
-	if s.next, err = room[int64](s.run, "next", n); err != nil {
-		return err
-	}
-	copy(s.next, s.l.start)
-	groups := (n + group - 1) / group
-	if s.l.narrow != nil {
-		if s.ahead.narrow, err = room[int32](s.run, "ahead", n); err == nil {
-			s.least.narrow, err = room[int32](s.run, "least", groups)
-		}
-	} else if s.ahead.wide, err = room[int64](s.run, "ahead", n); err == nil {
-		s.least.wide, err = room[int64](s.run, "least", groups)
-	}
+// pass has the rows of tables pass by that a range of a cut needs, and its own ones where own is set, chunk by chunk.
+// The first table is that of the sources. It adds them to the sums, and calls done then.
+func (s *sweeping) pass(c *cut, number int, tables []*Table, own bool, done func(chunk int64) error) (err error) {
+	v, err := s.survey(s.step, s.relation, s.of)
 	if err != nil {
 		return err
 	}
-	s.unseen()
-	return s.pool.Split(n, s.step(), func(lo, hi int64) {
-		for i := lo; i < hi; i++ {
-			if s.l.narrow != nil {
-				s.ahead.narrow[i] = sourceOf(s, s.l.narrow, i, math.MaxInt32)
-			} else {
-				s.ahead.wide[i] = sourceOf(s, s.l.wide, i, math.MaxInt64)
+	edges, err := s.readCut(c, int64(number))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, edges.close()) }()
+	for _, span := range v.spans(s.lo, s.lo+s.n, rowBytes(tables), own) {
+		if err := s.scan(tables, span[0], span[1], 1<<c.shift, func(first int64, rows [][]float32) error {
+			s.first, s.rows = first, rows
+			if err := edges.chunk(first>>c.shift, s.add); err != nil {
+				return err
 			}
+			return done(first >> c.shift)
+		}); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// add adds the rows at hand to the sums of nodes, by edges of a cut.
+func (s *sweeping) add(edges []byte) error {
+	s.now.Did.Read += int64(len(edges))
+	n := int64(len(edges)) / cutBytes
+	err := s.pool.Split(n, max(n/(4*int64(s.pool.Workers())), 256), func(lo, hi int64) {
+		s.addSome(edges[cutBytes*nodeBegin(edges, lo) : cutBytes*nodeBegin(edges, hi)])
 	})
+	if s.broken.Load() {
+		return fmt.Errorf("%s%d in %s is damaged; run the same again", cutFile, s.relation, s.opt.Folder)
+	}
+	return err
 }
 
-// unseen has all nodes be looked at for the next block.
-func (s *sweeping) unseen() {
-	for g := range s.least.narrow {
-		s.least.narrow[g] = -1
+// nodeBegin returns the number of the first edge from one on of another node than the edge before has.
+func nodeBegin(edges []byte, at int64) int64 {
+	n := int64(len(edges)) / cutBytes
+	if at == 0 || at >= n {
+		return min(at, n)
 	}
-	for g := range s.least.wide {
-		s.least.wide[g] = -1
+	for was := nodeOf(edges[(at-1)*cutBytes:]); at < n && nodeOf(edges[at*cutBytes:]) == was; at++ {
 	}
+	return at
 }
 
-// sourceOf returns the source of a node's next edge, or none where it has had them all.
-func sourceOf[I int32 | int64](s *sweeping, sources []I, i int64, none I) I {
-	if e := s.next[i]; e < s.l.start[i+1] {
-		return sources[e]
-	}
-	return none
-}
+// nodeOf returns the node of the first of some edges, from that of the range, and sourceOf its source, from that of the
+// chunk.
+func nodeOf(edges []byte) uint32   { return binary.LittleEndian.Uint32(edges) }
+func sourceOf(edges []byte) uint16 { return binary.LittleEndian.Uint16(edges[4:]) }
 
-// add adds the rows at hand to the sums of some nodes.
-func (s *sweeping) add(lo, hi int64) {
-	if s.l.narrow != nil {
-		addRows(s, s.l.narrow, s.ahead.narrow, s.least.narrow, lo, hi, math.MaxInt32)
-	} else {
-		addRows(s, s.l.wide, s.ahead.wide, s.least.wide, lo, hi, math.MaxInt64)
-	}
-}
-
-func addRows[I int32 | int64](s *sweeping, sources, ahead, least []I, lo, hi int64, none I) {
-	end := I(s.end)
-	for ; lo < hi; lo += group {
-		if least[lo/group] >= end {
-			continue
+// addSome adds rows to sums, of nodes that nobody else adds to.
+func (s *sweeping) addSome(edges []byte) {
+	n := int64(len(s.rows[0])) / s.width
+	for len(edges) > 0 {
+		i, end := nodeOf(edges), cutBytes
+		for end < len(edges) && nodeOf(edges[end:]) == i {
+			end += cutBytes
 		}
-		to := none
-		for i := lo; i < min(lo+group, hi); i++ {
-			if ahead[i] < end {
-				if s.window != nil {
-					s.window.hold(i)
+		if int64(i) >= s.n {
+			s.broken.Store(true)
+			return
+		}
+		if s.window == nil || s.window.hold(int64(i)) {
+			for ; end > 0; end -= cutBytes {
+				at := int64(sourceOf(edges))
+				if at >= n {
+					s.broken.Store(true)
+					return
 				}
-				e, last := s.next[i], s.l.start[i+1]
-				for ; e < last && sources[e] < end; e++ {
-					s.edge(i, int64(sources[e]), int64(sources[e])-s.first, e == s.l.start[i])
-				}
-				s.next[i] = e
-				ahead[i] = sourceOf(s, sources, i, none)
+				s.edge(int64(i), at)
+				edges = edges[cutBytes:]
 			}
-			to = min(to, ahead[i])
 		}
-		if least[lo/group] = to; s.window != nil {
-			s.window.touched(lo)
-		}
+		edges = edges[end:]
 	}
 }
 
-// edge adds a row at hand, of source j, to the sums of node i.
-func (s *sweeping) edge(i, j, at int64, first bool) {
+// edge adds a row at hand to the sums of node i.
+func (s *sweeping) edge(i, at int64) {
 	x := s.rows[0][at*s.width : (at+1)*s.width]
 	if s.hubs != nil && s.y.place[i] < 0 {
-		s.hubs.put(i, j, x)
+		s.hubs.put(i, x)
 		return
 	}
 	y := s.y.row(i)
 	if s.rel.Reduce != Attend {
-		s.weigh(y, x, i, j, first)
+		s.weigh(y, x, i, s.first+at, false)
 		return
 	}
 	heads := int64(s.rel.Heads)
@@ -338,19 +367,10 @@ func (s *sweeping) weigh(y, x []float32, i, j int64, first bool) {
 	case Max:
 		greatest(y, x, first)
 	case Norm, NormIn:
-		vector.Add(y, x, s.norms.norm(s.degree(i), j))
+		vector.Add(y, x, s.norms.norm(int64(s.in[i]), j))
 	default:
 		vector.Add(y, x, 1)
 	}
-}
-
-// degree returns how many edges a node has, with the loop that is added.
-func (s *sweeping) degree(i int64) int64 {
-	d := s.l.start[i+1] - s.l.start[i]
-	if s.rel.Loops && !s.topology.loop(s.rel.Edges, s.of.at(s.lo+i)) {
-		d++
-	}
-	return d
 }
 
 // greatest takes the greater elements of x, and its NaN.
@@ -368,16 +388,14 @@ func greatest(y, x []float32, first bool) {
 
 // loops adds the nodes' own rows, where they have no edge to themselves.
 func (s *sweeping) loops() error {
-	n := int64(len(s.next))
-	tables, step := s.rel.tables(), s.blockRows(s.rel.tables())
-	return s.of.runs(s.lo, s.lo+n, func(at, first, count int64) error {
-		return s.scan(tables, first, first+count, step, func(row int64, rows [][]float32) error {
-			s.rows = rows
+	tables := s.rel.tables()
+	return s.of.runs(s.lo, s.lo+s.n, func(at, first, count int64) error {
+		return s.scan(tables, first, first+count, s.blockRows(tables), func(row int64, rows [][]float32) error {
+			s.first, s.rows = row, rows
 			return s.pool.Split(int64(len(rows[0]))/s.width, 256, func(lo, hi int64) {
 				for k := lo; k < hi; k++ {
-					i := at - s.lo + row - first + k
-					if !s.topology.loop(s.rel.Edges, row+k) {
-						s.edge(i, row+k, k, s.l.start[i] == s.l.start[i+1])
+					if i := at - s.lo + row - first + k; !s.looped(i) {
+						s.edge(i, k)
 					}
 				}
 			})
@@ -389,9 +407,9 @@ func (s *sweeping) loops() error {
 func (s *sweeping) finish() error {
 	switch s.rel.Reduce {
 	case Mean:
-		return s.pool.Split(int64(len(s.next)), 256, func(lo, hi int64) {
+		return s.pool.Split(s.n, 256, func(lo, hi int64) {
 			for i := lo; i < hi; i++ {
-				if s.l.start[i] < s.l.start[i+1] {
+				if s.some(i) {
 					s.mean(s.y.row(i), i)
 				}
 			}
@@ -404,7 +422,7 @@ func (s *sweeping) finish() error {
 
 // mean makes a mean of the sums of node i, which has edges.
 func (s *sweeping) mean(y []float32, i int64) {
-	by := 1 / float32(s.l.start[i+1]-s.l.start[i])
+	by := 1 / float32(s.topology.length(s.rel, s.of.at(s.lo+i), false))
 	for k := range y {
 		y[k] *= by
 	}

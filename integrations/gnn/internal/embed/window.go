@@ -13,10 +13,8 @@ import (
 // file where they are wide.
 type window struct {
 	sweeping
-	step   *Step
 	number int // of the step
 	unit   int64
-	count  int64    // of the nodes of the range
 	tables []*Table // that pass by: that of the sources first
 	kept   []kept   // what is copied of a node's own rows
 	own    rows     // these copies
@@ -24,8 +22,6 @@ type window struct {
 	there  set   // nodes of all ranges whose rows are made
 	made   int64 // how many these are
 	lock   sync.Mutex
-	groups []int64 // first nodes of groups that had edges to the rows at hand
-	done   []int64 // units that are done, by their first nodes
 }
 
 // kept is a table of which a node's own row is kept, and where in the copy.
@@ -89,64 +85,64 @@ func (s *Step) windowTables() (tables []*Table, own []kept, width int64) {
 
 // window makes the rows of a step that are left.
 func (r *run) window(k int, s *Step) error {
-	v, err := r.survey(s, 0, r.of[k])
+	of := r.of[k]
+	v, err := r.survey(s, 0, of)
 	if err != nil || len(r.left) == 0 {
 		return err
 	}
-	there := newSet(r.of[k].count)
+	there := newSet(of.count)
 	at := int64(0)
-	for _, span := range slices.Concat(r.left, [][2]int64{{r.of[k].count, 0}}) {
+	for _, span := range slices.Concat(r.left, [][2]int64{{of.count, 0}}) {
 		for ; at < span[0]; at++ {
 			there.add(at)
 		}
 		at = span[1]
 	}
+	key := r.cutKey(s, 0, of, v.ranges(int64(r.now.Passes)))
+	key.unit = s.windowUnit()
+	c, err := r.cutEdges(0, &s.Sums[0], of, key, nil)
+	if err != nil {
+		return err
+	}
 	r.note(s, 0)
-	for i := range int64(r.now.Passes) {
-		from, to := i*parts/int64(r.now.Passes), (i+1)*parts/int64(r.now.Passes)
-		w := &window{step: s, number: k, unit: s.windowUnit(), count: v.part(to) - v.part(from), there: there,
-			made: there.count()}
-		w.sweeping = sweeping{run: r, rel: &s.Sums[0], of: r.of[k], lo: v.part(from),
-			width: int64(s.Sums[0].Table.Width), window: w}
-		if err := w.open(v, from, to); err != nil {
+	for n, one := range c.ranges {
+		w := &window{number: k, unit: key.unit, there: there, made: there.count()}
+		w.sweeping = sweeping{run: r, step: s, of: of, window: w}
+		if err := w.open(v, one, int64(n), int64(len(c.ranges))); err != nil {
 			return err
 		}
-		if err := w.pass(v); err != nil {
+		if err := w.pass(c, n, w.tables, true, func(chunk int64) error {
+			w.keep(w.rows)
+			return w.write(c.unitsOf(n, chunk))
+		}); err != nil {
 			return err
 		}
 	}
 	return r.finished(k, s)
 }
 
-// open takes memory for a range, which is some parts of the nodes.
-func (w *window) open(v *survey, from, to int64) (err error) {
+// ranges returns the nodes in as many ranges, of parts.
+func (v *survey) ranges(n int64) (all [][2]int64) {
+	for i := range n {
+		all = append(all, [2]int64{v.part(i * parts / n), v.part((i + 1) * parts / n)})
+	}
+	return all
+}
+
+// open takes memory for range number i of n.
+func (w *window) open(v *survey, span [2]int64, i, n int64) (err error) {
 	var width int64
 	w.tables, w.kept, width = w.step.windowTables()
-	if err := w.sweeping.open(w.count); err != nil {
+	if err := w.sweeping.open(span); err != nil {
 		return err
 	}
-	for i := range w.count {
-		if w.there.has(w.lo + i) {
-			w.skip(i)
-		}
-	}
-	sums, own := v.held(from, to)
-	if w.sums, err = w.memoryOf("sums", sums, w.width, w.count); err != nil {
+	sums, own := v.held(i*parts/n, (i+1)*parts/n)
+	if w.sums, err = w.memoryOf("sums", sums, w.width, w.n); err != nil {
 		return err
 	}
 	w.y = w.sums.summed
-	w.own, err = w.memoryOf("own rows", own, width, w.count)
+	w.own, err = w.memoryOf("own rows", own, width, w.n)
 	return err
-}
-
-// skip passes by the edges of a node whose row is there.
-func (s *sweeping) skip(i int64) {
-	s.next[i] = s.l.start[i+1]
-	if s.l.narrow != nil {
-		s.ahead.narrow[i] = math.MaxInt32
-	} else {
-		s.ahead.wide[i] = math.MaxInt64
-	}
 }
 
 // memoryOf returns memory for a number of rows of count nodes.
@@ -185,42 +181,24 @@ func (m *rows) release(i int64) {
 	}
 }
 
-// hold gives a node sums that are 0, where it has none: it is called by any goroutine that has the node.
-func (w *window) hold(i int64) {
-	if w.sums.place[i] >= 0 {
-		return
+// hold reports whether rows are added to a node, and gives it sums where it has none: it is called by any goroutine
+// that has the node.
+func (w *window) hold(i int64) bool {
+	if w.there.has(w.lo + i) {
+		return false
 	}
-	w.lock.Lock()
-	row := w.sums.hold(i)
-	w.lock.Unlock()
-	clear(row)
+	if w.sums.place[i] < 0 {
+		w.lock.Lock()
+		row := w.sums.hold(i)
+		w.lock.Unlock()
+		w.begin(row)
+	}
+	return true
 }
 
-// touched says that a group, by its first node, had edges to the rows at hand.
-func (w *window) touched(first int64) {
-	w.lock.Lock()
-	w.groups = append(w.groups, first)
-	w.lock.Unlock()
-}
-
-// pass has the rows that the range needs pass by. No block has rows of two chunks: what is held was counted by chunk.
-func (w *window) pass(v *survey) error {
-	pieces := max(v.rows/w.blockRows(w.tables), 1)
-	for v.rows%pieces > 0 {
-		pieces++
-	}
-	for _, span := range v.spans(w.lo, w.lo+w.count, rowBytes(w.tables), true) {
-		if err := w.scan(w.tables, span[0], span[1], v.rows/pieces, w.block); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// block adds rows to the sums, keeps those of the range's own nodes, and writes the rows of units that are done.
-func (w *window) block(first int64, rows [][]float32) error {
-	w.first, w.end, w.rows = first, first+int64(len(rows[0]))/w.width, rows
-	lo, hi := max(w.first-w.lo, 0), min(w.end-w.lo, w.count)
+// keep copies those of the rows at hand that nodes of the range need as their own.
+func (w *window) keep(rows [][]float32) {
+	lo, hi := max(w.first-w.lo, 0), min(w.first+int64(len(rows[0]))/w.width-w.lo, w.n)
 	for i := lo; i < hi; i++ {
 		if w.there.has(w.lo + i) {
 			continue
@@ -231,42 +209,10 @@ func (w *window) block(first int64, rows [][]float32) error {
 			copy(row[k.at:k.at+width], rows[k.table][(w.lo+i-w.first)*width:])
 		}
 	}
-	w.groups, w.done = w.groups[:0], w.done[:0]
-	if err := w.pool.Split(w.count, w.sweeping.step(), w.add); err != nil {
-		return err
-	}
-	for _, g := range w.groups {
-		for u := g; u < min(g+group, w.count); u += w.unit {
-			w.see(u)
-		}
-	}
-	for u := lo / w.unit * w.unit; u < hi; u += w.unit {
-		w.see(u)
-	}
-	slices.Sort(w.done)
-	return w.write(slices.Compact(w.done))
-}
-
-// see notes a unit that is done: all of its edges, and its own rows, have passed by.
-func (w *window) see(u int64) {
-	end := min(u+w.unit, w.count)
-	if w.lo+end > w.end {
-		return
-	}
-	some := false
-	for i := u; i < end; i++ {
-		if w.next[i] < w.l.start[i+1] {
-			return
-		}
-		some = some || !w.there.has(w.lo+i)
-	}
-	if some {
-		w.done = append(w.done, u)
-	}
 }
 
 // write makes the rows of units that are done, some at a time, and gives back what they held.
-func (w *window) write(done []int64) error {
+func (w *window) write(done []uint32) error {
 	for n := w.step.applyRows() / w.unit; len(done) > 0; {
 		some := done[:min(int64(len(done)), n)]
 		done = done[len(some):]
@@ -276,11 +222,14 @@ func (w *window) write(done []int64) error {
 		}
 		list = list[:0]
 		for _, u := range some {
-			for i := u; i < min(u+w.unit, w.count); i++ {
-				if !w.there.has(w.lo + i) {
-					list = append(list, int32(w.lo+i))
+			for v := int64(u) * w.unit; v < min((int64(u)+1)*w.unit, w.lo+w.n); v++ {
+				if !w.there.has(v) {
+					list = append(list, int32(v))
 				}
 			}
+		}
+		if len(list) == 0 {
+			continue
 		}
 		if err := w.apply(list); err != nil {
 			return err
@@ -337,9 +286,9 @@ func (w *window) sumsTo(y []float32, i int64) {
 	if w.sums.place[i] >= 0 {
 		copy(y, w.sums.row(i))
 	}
-	if w.rel.Loops && !w.topology.loop(w.rel.Edges, w.lo+i) {
+	if w.rel.Loops && !w.looped(i) {
 		at := w.kept[len(w.step.Own)].at
-		w.weigh(y, w.own.row(i)[at:at+w.width], i, w.lo+i, w.l.start[i] == w.l.start[i+1])
+		w.weigh(y, w.own.row(i)[at:at+w.width], i, w.lo+i, w.sums.place[i] < 0)
 	}
 	if w.rel.Reduce == Mean && w.sums.place[i] >= 0 {
 		w.mean(y, i)

@@ -81,8 +81,8 @@ func stripSources[I int32 | int64](s *strip, all []I) []I {
 // mostChunks bounds how many chunks there are, where rows are not more than 1<<mostBits times as many.
 const mostChunks = 1 << 13
 
-// chunkShift returns how many rows pass by at a time, as a power of two: they take no more than a block, but where there
-// are very many. It is the same for all steps that sum edges of a type, which can share a cut then.
+// chunkShift returns how many rows pass by at a time, as a power of two: they take no more than a block, where there
+// are not very many. It is the same for all steps that sum edges of a type, which can share a cut then.
 func (r *run) chunkShift(edges int) int {
 	bytes, all := int64(1), int64(0)
 	for _, s := range r.p.Steps {

@@ -8,8 +8,10 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/khop-gnn/khop/internal/direct"
+	"github.com/khop-gnn/khop/internal/prefetch"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -300,6 +302,9 @@ func (h *hubs) sums(first, n int64, own [][]float32) (y summed, err error) {
 		}
 		if err := h.pool.Split(hi-lo, 64, func(a, b int64) {
 			for i := lo + a; i < lo+b; i++ {
+				if i+1 < lo+b {
+					h.prefetch(i + 1)
+				}
 				h.sum(y.row(i-first), i)
 				if h.rel.Loops && !h.looped(i) {
 					h.weigh(y.row(i-first), own[len(own)-1][(i-first)*h.width:(i-first+1)*h.width], i, i, !h.some(i))
@@ -314,6 +319,23 @@ func (h *hubs) sums(first, n int64, own [][]float32) (y summed, err error) {
 		lo = hi
 	}
 	return y, nil
+}
+
+// prefetch asks the processor for the rows of hubs that a node sums, as far as they are few.
+func (h *hubs) prefetch(i int64) {
+	if h.y.place[i] >= 0 {
+		return
+	}
+	var ids [prefetched]int32
+	count := 0
+	for e := h.l.start[i]; e < h.l.start[i+1] && count < prefetched; e++ {
+		if j := h.l.source(e); h.sources.has(j) {
+			ids[count] = int32(h.sources.rank(j))
+			count++
+		}
+	}
+	rowBytes := 4 * int(h.width)
+	prefetch.Rows32(unsafe.Pointer(unsafe.SliceData(h.kept)), ids[:count], rowBytes, rowBytes/64)
 }
 
 // sum writes the sums of a node, without a loop that is added.

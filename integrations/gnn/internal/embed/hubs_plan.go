@@ -71,10 +71,10 @@ func (r *run) surveyDegrees(rel *Relation, of nodes) (*degreesSurvey, error) {
 	return d, r.free()
 }
 
-// least returns the hubs for which the least is written for later, of those whose rows and sums have room, each in as many
-// bytes. What is spilled for a unit of nodes, as many rows as in-edges at most, is no more than load.
+// least returns the hubs for which the least is written for later, of those whose rows and sums have room, in bytes
+// each. What is spilled for a unit of nodes, as many rows as in-edges at most, is no more than load.
 func (d *degreesSurvey) least(bytes, left, message, load int64) *hubsPlan {
-	// Of classes from one on; between is edges from all sources below one, by the class of the node.
+	// Of classes from one on; between is edges from sources below one, by the class of the node.
 	var kept, sums, to, between [classes + 1]int64
 	top := 0
 	for c := classes - 1; c > 0; c-- {

@@ -464,8 +464,8 @@ func (l *links) within(rows int64) *links {
 	return to
 }
 
-// measurePassing times what rows that pass by take for an edge: to cut edges of nodes in the middle, and to add the rows
-// of a chunk, which are taken for those of all.
+// measurePassing times what rows that pass by take for an edge: to cut edges of nodes in the middle, and to add rows of
+// one chunk, which stand for those of all.
 func (r *run) measurePassing(step *Step, i int, of nodes) error {
 	rel := &step.Sums[i]
 	rows, edges := int64(1)<<r.chunkShift(rel.Edges), r.topology.count(rel.Edges, of, 0, of.count)

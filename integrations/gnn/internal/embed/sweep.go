@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"math"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/khop-gnn/khop/internal/direct/ahead"
+	"github.com/khop-gnn/khop/internal/prefetch"
 	"github.com/khop-gnn/khop/internal/vector"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -313,8 +315,36 @@ func nodeBegin(edges []byte, at int64) int64 {
 func nodeOf(edges []byte) uint32   { return binary.LittleEndian.Uint32(edges) }
 func sourceOf(edges []byte) uint16 { return binary.LittleEndian.Uint16(edges[4:]) }
 
-// addSome adds rows to sums, of nodes that nobody else adds to.
+// addSome adds rows to sums, of nodes that nobody else adds to. These sums lie all over memory: without asking for them
+// before, an edge waits for its sums longer than it adds.
 func (s *sweeping) addSome(edges []byte) {
+	const block = prefetched * cutBytes
+	for ; len(edges) > block; edges = edges[block:] {
+		s.prefetch(edges[block:])
+		s.addBlock(edges[:block])
+	}
+	s.addBlock(edges)
+}
+
+// prefetched is how many rows the processor is asked for at a time.
+const prefetched = 32
+
+// prefetch asks for the sums of the next edges.
+func (s *sweeping) prefetch(edges []byte) {
+	var ids [prefetched]int32
+	count := 0
+	for ; len(edges) > 0 && count < prefetched; edges = edges[cutBytes:] {
+		if i := int64(nodeOf(edges)); i < s.n {
+			ids[count] = int32(max(s.y.at(i), 0))
+			count++
+		}
+	}
+	rowBytes := 4 * int(s.width)
+	prefetch.Rows32(unsafe.Pointer(unsafe.SliceData(s.y.rows)), ids[:count], rowBytes, rowBytes/64)
+}
+
+// addBlock adds some edges' rows.
+func (s *sweeping) addBlock(edges []byte) {
 	n := int64(len(s.rows[0])) / s.width
 	for len(edges) > 0 {
 		i, end := nodeOf(edges), cutBytes

@@ -3,12 +3,14 @@ package embed
 import (
 	"math/rand/v2"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/expect/graphs"
 	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/sparse"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -37,6 +39,21 @@ func TestAStepGivesItsMemoryBack(t *testing.T) {
 	expect.OK(t, r.free())
 	expect.Same(t, r.ledger.Total(), int64(4<<16), "bytes that are held")
 	expect.OK(t, r.rooms[degreesRoom+"a:to:b"].Close())
+}
+
+// TestADamagedCutIsAnError, not a panic: a node or a source that is not there.
+func TestADamagedCutIsAnError(t *testing.T) {
+	r := &run{now: &StepReport{}, pool: sparse.Open(sparse.Options{Workers: 2}), opt: Options{Folder: "work"}}
+	defer r.pool.Close()
+	s := &sweeping{run: r, rel: &Relation{}, n: 4, width: 1, y: summed{rows: make([]float32, 4), width: 1}}
+	s.rows = [][]float32{{1, 2, 3}}
+	expect.OK(t, s.add([]byte{1, 0, 0, 0, 2, 0, 3, 0, 0, 0, 0, 0}))
+	expect.Same(t, s.y.rows, []float32{0, 3, 0, 1}, "sums")
+	for _, wrong := range [][]byte{{4, 0, 0, 0, 0, 0}, {0, 0, 0, 128, 0, 0}, {0, 0, 0, 0, 3, 0}} {
+		s.broken.Store(false)
+		err := s.add(wrong)
+		expect.That(t, err != nil && strings.Contains(err.Error(), "cut0 in work is damaged"), "%v", err)
+	}
 }
 
 // TestARehearsalOfSomeRowsSaysWhatAllWouldRead compares a sample of the rows with all of them.

@@ -1,6 +1,7 @@
 package embed
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -22,8 +23,10 @@ import (
 // the same ranges share it.
 type cut struct {
 	cutKey
-	file  *os.File
-	begin []int64 // [range x chunks + chunk] number of the first edge; behind them how many there are
+	file   *os.File
+	strips []strip  // in order
+	counts []uint32 // [strip x chunks + chunk] edges
+	begin  []int64  // [range x chunks + chunk] number of the first edge; behind them how many there are
 	// Of windows: units by range and chunk, and where they begin.
 	units []uint32
 	done  []int64
@@ -44,22 +47,14 @@ type cutKey struct {
 	hubs   [2]int // classes of sources and nodes from which on they are hubs: see cutting.someOnly; 0: there are none
 }
 
-// An edge is 6 bytes of a cut: its node, counted from the first of the range, and its source, from that of the chunk.
+// An edge is 4 bytes of a cut: its node, counted from the first of the strip, and its source, from that of the chunk.
 const (
-	cutBytes = 6
-	mostBits = 16 // of a source in its chunk
-	cutFile  = "cut"
-	cutPiece = 1 << 17 // edges that are read at a time, at most
+	cutBytes   = 4
+	mostBits   = 16 // of a source in its chunk
+	stripNodes = 1 << 16
+	cutFile    = "cut"
+	cutPiece   = 1 << 17 // edges that are read at a time, at most
 )
-
-// A sheet is strips that are cut in memory at once.
-const (
-	stripUnit   = 256 // nodes
-	sheetStrips = 8
-)
-
-// sheetEdges bounds the edges of a sheet, beside memory.
-var sheetEdges int64 = math.MaxInt64
 
 // strip is nodes of a range whose edges one goroutine cuts, or some of the edges of one node.
 type strip struct {
@@ -67,8 +62,13 @@ type strip struct {
 	lo, hi int64
 	part   [2]int64 // of the edges of the only node; nothing: all
 	edges  int64
-	next   []int64 // [chunk] how many edges it has, and then where the next one goes
 }
+
+// A sheet is strips that are cut in memory at once.
+const sheetStrips = 8
+
+// sheetEdges bounds the edges of a sheet, beside memory.
+var sheetEdges int64 = math.MaxInt64
 
 // stripSources returns the sources of a node that a strip has.
 func stripSources[I int32 | int64](s *strip, all []I) []I {
@@ -102,6 +102,13 @@ func (r *run) chunkShift(edges int) int {
 // pieceEdges returns how many edges of a cut are read at a time.
 func (r *run) pieceEdges() int64 { return min(cutPiece, r.blockBytes()/4/cutBytes) }
 
+// cutMemory returns what a cut of some nodes takes of memory, and what is read of it.
+func (r *run) cutMemory(rel *Relation, nodes int64) int64 {
+	strips := nodes/stripNodes + 2*sheetStrips
+	return strips*(rel.Table.Rows>>r.chunkShift(rel.Edges)+1)*4 + r.pieceEdges()*int64(unsafe.Sizeof(edge{})) +
+		ahead.Memory(int(cutBytes*r.pieceEdges()))
+}
+
 // cutKey returns what a step's relation needs of a cut for ranges of nodes.
 func (r *run) cutKey(s *Step, i int, of nodes, ranges [][2]int64) cutKey {
 	rel, shift := &s.Sums[i], r.chunkShift(s.Sums[i].Edges)
@@ -113,10 +120,10 @@ func (r *run) cutKey(s *Step, i int, of nodes, ranges [][2]int64) cutKey {
 type cutting struct {
 	r *run
 	*cut
+	number int // of the relation
 	rel    *Relation
 	of     nodes
-	kept   *hubs // whose edges between sources and nodes that are not are left out; nil: all are there
-	strips []strip
+	kept   *hubs    // whose edges between sources and nodes that are not are left out; nil: all are there
 	next   []int64  // [range x chunks + chunk] where its next edges go in the file
 	last   []uint32 // [unit of nodes] the last chunk that they need
 }
@@ -129,7 +136,7 @@ func (r *run) cutEdges(i int, rel *Relation, of nodes, key cutKey, h *hubs) (_ *
 	if err := r.dropCut(i); err != nil {
 		return nil, err
 	}
-	c := &cutting{r: r, cut: &cut{cutKey: key}, rel: rel, of: of, kept: h}
+	c := &cutting{r: r, cut: &cut{cutKey: key}, number: i, rel: rel, of: of, kept: h}
 	if h != nil {
 		if err := c.chooseSources(); err != nil {
 			return nil, err
@@ -144,7 +151,7 @@ func (r *run) cutEdges(i int, rel *Relation, of nodes, key cutKey, h *hubs) (_ *
 	} else {
 		err = makeCut(c, r.topology.wide)
 	}
-	return c.cut, errors.Join(err, r.giveBack("sheet"))
+	return c.cut, errors.Join(err, r.giveBack("sheet"), r.giveBack("places in a sheet"))
 }
 
 // dropCut removes the cut of relations number i, if there is one.
@@ -175,7 +182,7 @@ func makeCut[I int32 | int64](c *cutting, all []I) error {
 		for ; end < len(c.strips) && edges+c.strips[end].edges <= most; end++ {
 			edges += c.strips[end].edges
 		}
-		sheet, pieces, err := makeSheet(c, c.strips[first:end], edges, all)
+		sheet, pieces, err := makeSheet(c, first, end, edges, all)
 		if err == nil {
 			err = c.write(sheet, pieces)
 		}
@@ -193,24 +200,29 @@ func trySheet[I int32 | int64](c *cutting, all []I) ([]byte, error) {
 	if err := count(c, tryEdges/sheetStrips, all); err != nil {
 		return nil, err
 	}
-	sheet, _, err := makeSheet(c, c.strips, c.begin[len(c.begin)-1], all)
+	sheet, _, err := makeSheet(c, 0, len(c.strips), c.begin[len(c.begin)-1], all)
 	return sheet, err
 }
 
 // count cuts nodes into strips of as many edges at most, and gives each chunk of a range its place in the file.
 func count[I int32 | int64](c *cutting, most int64, all []I) error {
 	c.split(most)
+	counts, err := room[uint32](c.r, fmt.Sprint(lasting, cutFile, c.number), int64(len(c.strips))*c.chunks)
+	if c.counts = counts; err != nil {
+		return err
+	}
+	clear(c.counts)
 	if err := c.r.pool.Split(int64(len(c.strips)), 1, func(lo, hi int64) {
 		for k := lo; k < hi; k++ {
-			countStrip(c, &c.strips[k], all)
+			countStrip(c, int(k), all)
 		}
 	}); err != nil {
 		return err
 	}
 	c.begin = make([]int64, int64(len(c.ranges))*c.chunks+1)
-	for _, s := range c.strips {
-		for k, n := range s.next {
-			c.begin[int64(s.of)*c.chunks+int64(k)+1] += n
+	for k := range c.strips {
+		for chunk, n := range c.countsOf(k) {
+			c.begin[int64(c.strips[k].of)*c.chunks+int64(chunk)+1] += int64(n)
 		}
 	}
 	accumulate(c.begin)
@@ -218,11 +230,16 @@ func count[I int32 | int64](c *cutting, most int64, all []I) error {
 	return nil
 }
 
+// countsOf returns the edges of a strip by chunk.
+func (c *cut) countsOf(strip int) []uint32 {
+	return c.counts[int64(strip)*c.chunks : int64(strip+1)*c.chunks]
+}
+
 // split makes strips of as many edges at most.
 func (c *cutting) split(most int64) {
 	for g, one := range c.ranges {
 		for lo := one[0]; lo < one[1]; {
-			hi, edges := c.stripEnd(lo, one[1], stripUnit, most)
+			hi, edges := c.stripEnd(lo, one[1], partUnit, most)
 			if edges > most {
 				hi, edges = c.stripEnd(lo, one[1], 1, most)
 			}
@@ -239,7 +256,7 @@ func (c *cutting) split(most int64) {
 
 // stripEnd returns where units of nodes end that have as many edges at most, but one has more, and how many they have.
 func (c *cutting) stripEnd(lo, end, unit, most int64) (hi, edges int64) {
-	for hi = lo; hi < end; {
+	for hi, end = lo, min(end, lo+stripNodes); hi < end; {
 		next := min(hi+unit, end)
 		n := int64(0)
 		for i := hi; i < next; i++ {
@@ -272,8 +289,8 @@ func eachRow[I int32 | int64](t *topology, rel *Relation, of nodes, lo, hi int64
 }
 
 // countStrip counts the edges of a strip by chunk, and notes which chunks its units need.
-func countStrip[I int32 | int64](c *cutting, s *strip, all []I) {
-	s.next, s.edges = make([]int64, c.chunks), 0
+func countStrip[I int32 | int64](c *cutting, number int, all []I) {
+	s, counts := &c.strips[number], c.countsOf(number)
 	eachRow(c.r.topology, c.rel, c.of, s.lo, s.hi, all, func(i int64, sources []I) {
 		sources = stripSources(s, sources)
 		some, n := c.someOnly(i), int64(len(sources))
@@ -282,7 +299,7 @@ func countStrip[I int32 | int64](c *cutting, s *strip, all []I) {
 				n--
 				continue
 			}
-			s.next[j>>c.shift]++
+			counts[j>>c.shift]++
 		}
 		if s.edges += n; some {
 			atomic.AddUint32(&c.spills[i/spillUnit], uint32(n))
@@ -332,15 +349,19 @@ func (c *cutting) listUnits() {
 }
 
 // makeSheet brings the edges of some strips into order, and says where they go in the file.
-func makeSheet[I int32 | int64](c *cutting, strips []strip, edges int64, all []I) ([]byte, []piece, error) {
+func makeSheet[I int32 | int64](c *cutting, first, end int, edges int64, all []I) ([]byte, []piece, error) {
 	sheet, err := room[byte](c.r, "sheet", edges*cutBytes)
 	if err != nil {
 		return nil, nil, err
 	}
-	pieces := c.order(strips)
-	return sheet, pieces, c.r.pool.Split(int64(len(strips)), 1, func(lo, hi int64) {
+	places, err := room[int64](c.r, "places in a sheet", int64(end-first)*c.chunks)
+	if err != nil {
+		return nil, nil, err
+	}
+	pieces := c.order(first, end, places)
+	return sheet, pieces, c.r.pool.Split(int64(end-first), 1, func(lo, hi int64) {
 		for k := lo; k < hi; k++ {
-			cutStrip(c, &strips[k], all, sheet)
+			cutStrip(c, &c.strips[first+int(k)], places[k*c.chunks:(k+1)*c.chunks], all, sheet)
 		}
 	})
 }
@@ -360,17 +381,18 @@ func (c *cutting) write(sheet []byte, pieces []piece) error {
 // piece is edges of a sheet that follow each other in the file, and the number of the first one there.
 type piece struct{ from, to, at int64 }
 
-// order has the strips' counts become places in the sheet: by range, chunk and strip. Each chunk goes on in the file
-// where the sheet before has ended.
-func (c *cutting) order(strips []strip) (all []piece) {
+// order finds the places of strips in a sheet, by strip and chunk: in order of ranges, chunks and strips. In the file a
+// chunk goes on where the sheet before has ended.
+func (c *cutting) order(first, end int, places []int64) (all []piece) {
 	n := int64(0)
-	for lo, hi := 0, 0; lo < len(strips); lo = hi {
-		for hi = lo; hi < len(strips) && strips[hi].of == strips[lo].of; hi++ {
+	for lo, hi := first, first; lo < end; lo = hi {
+		for hi = lo; hi < end && c.strips[hi].of == c.strips[lo].of; hi++ {
 		}
 		for k := range c.chunks {
-			from, to := n, &c.next[int64(strips[lo].of)*c.chunks+k]
+			from, to := n, &c.next[int64(c.strips[lo].of)*c.chunks+k]
 			for i := lo; i < hi; i++ {
-				strips[i].next[k], n = n, n+strips[i].next[k]
+				places[int64(i-first)*c.chunks+k] = n
+				n += int64(c.countsOf(i)[k])
 			}
 			if last := len(all) - 1; last >= 0 && all[last].at+all[last].to-all[last].from == *to {
 				all[last].to = n
@@ -384,41 +406,50 @@ func (c *cutting) order(strips []strip) (all []piece) {
 }
 
 // cutStrip puts the edges of a strip into their places of a sheet.
-func cutStrip[I int32 | int64](c *cutting, s *strip, all []I, sheet []byte) {
-	mask, first := I(1)<<c.shift-1, c.ranges[s.of][0]
+func cutStrip[I int32 | int64](c *cutting, s *strip, places []int64, all []I, sheet []byte) {
+	mask := I(1)<<c.shift - 1
 	eachRow(c.r.topology, c.rel, c.of, s.lo, s.hi, all, func(i int64, sources []I) {
 		some := c.someOnly(i)
 		for _, j := range stripSources(s, sources) {
 			if some && c.sources.has(int64(j)) {
 				continue
 			}
-			to := sheet[s.next[j>>c.shift]*cutBytes:]
-			s.next[j>>c.shift]++
-			binary.LittleEndian.PutUint32(to, uint32(i-first))
-			binary.LittleEndian.PutUint16(to[4:], uint16(j&mask))
+			place := &places[j>>c.shift]
+			binary.LittleEndian.PutUint32(sheet[*place*cutBytes:], uint32(i-s.lo)<<16|uint32(j&mask))
+			*place++
 		}
 	})
+}
+
+// edge is one of a cut: its node, counted from the first of the range, and its source, from that of the chunk.
+type edge struct {
+	node   uint32
+	source uint16
 }
 
 // cutReader reads the edges of a range, chunk by chunk.
 type cutReader struct {
 	*cut
-	number int64         // of the range
+	number int
 	ahead  *ahead.Reader // nil: the file can only be read through the page cache
-	buffer []byte
+	buffer []byte        // then
+	edges  []edge
 }
 
 // readCut returns a reader of the edges of a range, which the caller closes.
-func (r *run) readCut(c *cut, number int64) (*cutReader, error) {
-	from := &cutReader{cut: c, number: number}
-	lo, hi := c.begin[number*c.chunks], c.begin[(number+1)*c.chunks]
+func (r *run) readCut(c *cut, number int) (from *cutReader, err error) {
+	from = &cutReader{cut: c, number: number}
+	lo, hi := c.begin[int64(number)*c.chunks], c.begin[int64(number+1)*c.chunks]
 	n := min(r.pieceEdges(), max(hi-lo, 1))
+	if from.edges, err = room[edge](r, "edges that pass by", n); err != nil {
+		return nil, err
+	}
 	a, err := ahead.New(c.file, lo*cutBytes, hi*cutBytes, int(n*cutBytes))
 	if err == nil {
 		from.ahead = a
 		return from, nil
 	}
-	from.buffer, err = room[byte](r, "edges that pass by", n*cutBytes)
+	from.buffer, err = room[byte](r, "bytes that pass by", n*cutBytes)
 	return from, err
 }
 
@@ -429,15 +460,18 @@ func (c *cutReader) close() error {
 	return c.ahead.Close()
 }
 
-// chunk calls f with the edges of a chunk, some at a time.
-func (c *cutReader) chunk(k int64, f func(edges []byte) error) error {
-	at, end := c.begin[c.number*c.chunks+k]*cutBytes, c.begin[c.number*c.chunks+k+1]*cutBytes
-	for at < end {
+// chunk calls f with the edges of a chunk, some at a time, which are valid until f returns.
+func (c *cutReader) chunk(k int64, f func(edges []edge) error) error {
+	place := int64(c.number)*c.chunks + k
+	at, end := c.begin[place]*cutBytes, c.begin[place+1]*cutBytes
+	for from := c.firstOf(c.number, k); at < end; {
 		some, err := c.from(at, end)
 		if err != nil {
 			return fmt.Errorf("%s: %w; see whether its disk is damaged, and run the same again", c.file.Name(), err)
 		}
-		if err := f(some); err != nil {
+		edges := c.edges[:len(some)/cutBytes]
+		from.decode(edges, some)
+		if err := f(edges); err != nil {
 			return err
 		}
 		at += int64(len(some))
@@ -445,6 +479,33 @@ func (c *cutReader) chunk(k int64, f func(edges []byte) error) error {
 	return nil
 }
 
+// cutCursor is where edges of a chunk go on: in a strip of the range, behind as many of them.
+type cutCursor struct {
+	*cut
+	chunk int64
+	strip int
+	done  uint32
+}
+
+// firstOf returns where the edges of a range's chunk begin.
+func (c *cut) firstOf(number int, chunk int64) cutCursor {
+	strip, _ := slices.BinarySearchFunc(c.strips, number, func(s strip, of int) int { return cmp.Compare(s.of, of) })
+	return cutCursor{cut: c, chunk: chunk, strip: strip}
+}
+
+// decode reads the next edges.
+func (c *cutCursor) decode(to []edge, bytes []byte) {
+	for i := range to {
+		for c.done == c.countsOf(c.strip)[c.chunk] {
+			c.strip, c.done = c.strip+1, 0
+		}
+		s, pair := &c.strips[c.strip], binary.LittleEndian.Uint32(bytes[i*cutBytes:])
+		to[i] = edge{uint32(s.lo-c.ranges[s.of][0]) + pair>>16, uint16(pair)}
+		c.done++
+	}
+}
+
+// from returns bytes of the file from a place on.
 func (c *cutReader) from(at, end int64) ([]byte, error) {
 	if c.ahead != nil {
 		some, err := c.ahead.From(at)

@@ -95,7 +95,7 @@ func TestPassesOverRowsMakeTheSameBytes(t *testing.T) {
 		nodes := 600 + r.IntN(20000)
 		g := graphs.New(t, graph.Data{Nodes: []graph.NodeData{{Name: "node", Count: int64(nodes)}},
 			Edges: []graph.EdgeData{drawnEdges(r, nodes)}})
-		sheetEdges = 1 << (2 + r.IntN(13))
+		sheetEdges = 1 << (10 + r.IntN(8))
 		reduce, width, key := Reduce(r.IntN(int(Attend))), 1+r.IntN(90), r.Uint64()
 		program := func() *Program { return passesProgram(rand.New(rand.NewPCG(key, 1)), g, reduce, width) }
 		run := func(ctx context.Context, opt Options) (*Report, error) { return Run(ctx, program(), opt) }

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/khop-gnn/khop/internal/direct/ahead"
 	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
@@ -184,7 +183,7 @@ func (r *run) fixed(s *Step, way string) (bytes int64) {
 			bytes += rows*4*int64(rel.Table.Width) + hugePage + 8*r.topology.nodes(s.Type)/s.windowUnit()
 		}
 		bytes += 5*max(r.blockBytes()*int64(len(tables)), rowBytes(tables)<<r.chunkShift(rel.Edges)) +
-			ahead.Memory(int(cutBytes*r.pieceEdges()))
+			r.cutMemory(rel, r.topology.nodes(s.Type))
 		if way == Hubs {
 			bytes += 4*rows*int64(rel.Table.Width) + 2*spillBuffer + 2*hugePage
 			if rel.Loops {

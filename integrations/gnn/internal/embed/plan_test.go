@@ -47,9 +47,9 @@ func TestADamagedCutIsAnError(t *testing.T) {
 	defer r.pool.Close()
 	s := &sweeping{run: r, rel: &Relation{}, n: 4, width: 1, y: summed{rows: make([]float32, 4), width: 1}}
 	s.rows = [][]float32{{1, 2, 3}}
-	expect.OK(t, s.add([]byte{1, 0, 0, 0, 2, 0, 3, 0, 0, 0, 0, 0}))
+	expect.OK(t, s.add([]edge{{1, 2}, {3, 0}}))
 	expect.Same(t, s.y.rows, []float32{0, 3, 0, 1}, "sums")
-	for _, wrong := range [][]byte{{4, 0, 0, 0, 0, 0}, {0, 0, 0, 128, 0, 0}, {0, 0, 0, 0, 3, 0}} {
+	for _, wrong := range [][]edge{{{4, 0}}, {{1 << 31, 0}}, {{0, 3}}} {
 		s.broken.Store(false)
 		err := s.add(wrong)
 		expect.That(t, err != nil && strings.Contains(err.Error(), "cut0 in work is damaged"), "%v", err)

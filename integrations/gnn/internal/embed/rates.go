@@ -494,20 +494,31 @@ func (r *run) measurePassing(step *Step, i int, of nodes) error {
 		return err
 	}
 	s.rows = [][]float32{x, o.score}
-	sheet, took, err := r.trialSheet(step, i, of, [2]int64{lo, lo + n})
-	if err != nil || len(sheet) == 0 {
+	trial, count, took, err := r.trialEdges(step, i, of, lo, n)
+	if err != nil || count == 0 {
 		return err
 	}
-	count := float64(len(sheet) / cutBytes)
-	r.rates.cutting[rel] = took / count
-	took, err = fastest(func() error { return s.add(sheet) })
-	r.rates.passing[rel] = took / count
+	r.rates.cutting[rel] = took / float64(count)
+	took, err = fastest(func() error {
+		return r.pool.Split(int64(len(trial)), 1, func(lo, hi int64) {
+			for _, edges := range trial[lo:hi] {
+				s.addSome(edges)
+			}
+		})
+	})
+	r.rates.passing[rel] = took / float64(count)
 	return err
 }
 
-// trialSheet cuts the edges of some nodes in memory, and says in which time.
-func (r *run) trialSheet(s *Step, i int, of nodes, span [2]int64) (sheet []byte, took float64, err error) {
-	c := &cutting{r: r, cut: &cut{cutKey: r.cutKey(s, i, of, [][2]int64{span})}, rel: &s.Sums[i], of: of}
+// trialEdges cuts the edges of n nodes in memory, and says in which time. They come in lists that have no node in
+// common, each in the order of chunks.
+func (r *run) trialEdges(s *Step, i int, of nodes, lo, n int64) (lists [][]edge, count int, took float64, err error) {
+	var ranges [][2]int64
+	for k := range int64(sheetStrips) {
+		ranges = append(ranges, [2]int64{lo + n*k/sheetStrips, lo + n*(k+1)/sheetStrips})
+	}
+	c := &cutting{r: r, cut: &cut{cutKey: r.cutKey(s, i, of, ranges)}, number: i, rel: &s.Sums[i], of: of}
+	var sheet []byte
 	cutOnce := func() error {
 		if r.topology.narrow != nil {
 			sheet, err = trySheet(c, r.topology.narrow)
@@ -517,8 +528,22 @@ func (r *run) trialSheet(s *Step, i int, of nodes, span [2]int64) (sheet []byte,
 		return err
 	}
 	if err := cutOnce(); err != nil { // edges are read from the disk, maybe
-		return nil, 0, err
+		return nil, 0, 0, err
 	}
-	took, err = timed(cutOnce)
-	return sheet, took, err
+	if took, err = timed(cutOnce); err != nil {
+		return nil, 0, 0, err
+	}
+	all, err := room[edge](r, "trial edges", int64(len(sheet)/cutBytes))
+	for place := range len(c.begin) - 1 {
+		number, first, end := place/int(c.chunks), c.begin[place], c.begin[place+1]
+		from := c.firstOf(number, int64(place)%c.chunks)
+		from.decode(all[first:end], sheet[first*cutBytes:end*cutBytes])
+		for k := first; k < end; k++ {
+			all[k].node += uint32(ranges[number][0] - lo)
+		}
+	}
+	for k := range ranges {
+		lists = append(lists, all[c.begin[int64(k)*c.chunks]:c.begin[int64(k+1)*c.chunks]])
+	}
+	return lists, len(all), took, err
 }

@@ -1,7 +1,6 @@
 package embed
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -267,7 +266,7 @@ func (s *sweeping) pass(c *cut, number int, tables []*Table, own bool, done func
 	if err != nil {
 		return err
 	}
-	edges, err := s.readCut(c, int64(number))
+	edges, err := s.readCut(c, number)
 	if err != nil {
 		return err
 	}
@@ -287,11 +286,11 @@ func (s *sweeping) pass(c *cut, number int, tables []*Table, own bool, done func
 }
 
 // add adds the rows at hand to the sums of nodes, by edges of a cut.
-func (s *sweeping) add(edges []byte) error {
-	s.now.Did.Read += int64(len(edges))
-	n := int64(len(edges)) / cutBytes
+func (s *sweeping) add(edges []edge) error {
+	n := int64(len(edges))
+	s.now.Did.Read += n * cutBytes
 	err := s.pool.Split(n, max(n/(4*int64(s.pool.Workers())), 256), func(lo, hi int64) {
-		s.addSome(edges[cutBytes*nodeBegin(edges, lo) : cutBytes*nodeBegin(edges, hi)])
+		s.addSome(edges[nodeBegin(edges, lo):nodeBegin(edges, hi)])
 	})
 	if s.broken.Load() {
 		return fmt.Errorf("%s%d in %s is damaged; run the same again", cutFile, s.relation, s.opt.Folder)
@@ -300,28 +299,19 @@ func (s *sweeping) add(edges []byte) error {
 }
 
 // nodeBegin returns the number of the first edge from one on of another node than the edge before has.
-func nodeBegin(edges []byte, at int64) int64 {
-	n := int64(len(edges)) / cutBytes
-	if at == 0 || at >= n {
-		return min(at, n)
+func nodeBegin(edges []edge, at int64) int64 {
+	for n := int64(len(edges)); 0 < at && at < n && edges[at].node == edges[at-1].node; {
+		at++
 	}
-	for was := nodeOf(edges[(at-1)*cutBytes:]); at < n && nodeOf(edges[at*cutBytes:]) == was; at++ {
-	}
-	return at
+	return min(at, int64(len(edges)))
 }
-
-// nodeOf returns the node of the first of some edges, from that of the range, and sourceOf its source, from that of the
-// chunk.
-func nodeOf(edges []byte) uint32   { return binary.LittleEndian.Uint32(edges) }
-func sourceOf(edges []byte) uint16 { return binary.LittleEndian.Uint16(edges[4:]) }
 
 // addSome adds rows to sums, of nodes that nobody else adds to. These sums lie all over memory: without asking for them
 // before, an edge waits for its sums longer than it adds.
-func (s *sweeping) addSome(edges []byte) {
-	const block = prefetched * cutBytes
-	for ; len(edges) > block; edges = edges[block:] {
-		s.prefetch(edges[block:])
-		s.addBlock(edges[:block])
+func (s *sweeping) addSome(edges []edge) {
+	for ; len(edges) > prefetched; edges = edges[prefetched:] {
+		s.prefetch(edges[prefetched:min(2*prefetched, len(edges))])
+		s.addBlock(edges[:prefetched])
 	}
 	s.addBlock(edges)
 }
@@ -330,43 +320,33 @@ func (s *sweeping) addSome(edges []byte) {
 const prefetched = 32
 
 // prefetch asks for the sums of the next edges.
-func (s *sweeping) prefetch(edges []byte) {
+func (s *sweeping) prefetch(edges []edge) {
 	var ids [prefetched]int32
-	count := 0
-	for ; len(edges) > 0 && count < prefetched; edges = edges[cutBytes:] {
-		if i := int64(nodeOf(edges)); i < s.n {
-			ids[count] = int32(max(s.y.at(i), 0))
-			count++
+	for k, e := range edges {
+		if int64(e.node) < s.n {
+			ids[k] = int32(max(s.y.at(int64(e.node)), 0))
 		}
 	}
 	rowBytes := 4 * int(s.width)
-	prefetch.Rows32(unsafe.Pointer(unsafe.SliceData(s.y.rows)), ids[:count], rowBytes, rowBytes/64)
+	prefetch.Rows32(unsafe.Pointer(unsafe.SliceData(s.y.rows)), ids[:len(edges)], rowBytes, rowBytes/64)
 }
 
 // addBlock adds some edges' rows.
-func (s *sweeping) addBlock(edges []byte) {
-	n := int64(len(s.rows[0])) / s.width
-	for len(edges) > 0 {
-		i, end := nodeOf(edges), cutBytes
-		for end < len(edges) && nodeOf(edges[end:]) == i {
-			end += cutBytes
-		}
-		if int64(i) >= s.n {
+func (s *sweeping) addBlock(edges []edge) {
+	rows := int64(len(s.rows[0])) / s.width
+	last, left := int64(-1), false // the node before, and whether its edges are left out
+	for _, e := range edges {
+		i := int64(e.node)
+		if i >= s.n || int64(e.source) >= rows {
 			s.broken.Store(true)
 			return
 		}
-		if s.window == nil || s.window.hold(int64(i)) {
-			for ; end > 0; end -= cutBytes {
-				at := int64(sourceOf(edges))
-				if at >= n {
-					s.broken.Store(true)
-					return
-				}
-				s.edge(int64(i), at)
-				edges = edges[cutBytes:]
-			}
+		if i != last {
+			last, left = i, s.window != nil && !s.window.hold(i)
 		}
-		edges = edges[end:]
+		if !left {
+			s.edge(i, int64(e.source))
+		}
 	}
 }
 

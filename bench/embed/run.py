@@ -78,7 +78,7 @@ BY_SPARSE = """
 import json, os, sys, time
 import numpy as np, torch
 sys.path.insert(0, sys.argv[1])
-from khop._ops import spmm
+from khop._ops import spmm as products
 path, rounds = sys.argv[2], int(sys.argv[3])
 torch.set_num_threads(len(os.sched_getaffinity(0)))
 manifest = json.load(open(path + "/dataset.json"))["content"]

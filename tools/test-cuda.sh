@@ -44,6 +44,8 @@ eval "$exports"
 
 step "kernels"
 make --no-print-directory -s ptx-check ${KHOP_TEST_NIGHT:+cubins ANEW=--anew}
+[ ! -e .git ] || git diff --quiet HEAD -- tools/ptx/checked.txt ||
+    echo "commit tools/ptx/checked.txt, else each run compiles all kernels"
 
 # The packages that have files with the tag: the others were looked at without it. The tags are those of the command, so
 # that it is linked of what is compiled here.

@@ -293,10 +293,11 @@ CUDA_GO = GOARCH=$(or $(ARCH),$(shell go env GOARCH)) $(if $(filter arm64,$(ARCH
 comma = ,
 
 .PHONY: khop-cuda
-khop-cuda: cubins ## write dist/khop-cuda, which uses a GPU where there is one; ARCH=arm64 writes dist/khop-cuda-arm64
+khop-cuda: $(if $(filter no,$(CUBINS)),,cubins) ## write dist/khop-cuda, which uses a GPU where there is one; ARCH=arm64 writes dist/khop-cuda-arm64; CUBINS=no: with PTX alone
 	@mkdir -p dist
 	@set -e; exports=$$(tools/cuda-env.sh); eval "$$exports"; \
-		$(CUDA_GO) build -tags cuda,cubins,netgo,osusergo -trimpath -ldflags='-s -w' -o dist/khop-cuda$(ARCH:%=-%) ./cmd/khop
+		$(CUDA_GO) build -tags cuda,$(if $(filter no,$(CUBINS)),,cubins$(comma))netgo,osusergo -trimpath -ldflags='-s -w' \
+		-o dist/khop-cuda$(ARCH:%=-%) ./cmd/khop
 	@ls -l dist/khop-cuda$(ARCH:%=-%)
 
 .PHONY: arm64-cuda-check

@@ -5,10 +5,11 @@
 # with the tag !race. Installs what is missing first, where it can. See CONTRIBUTING.md.
 #
 # Environment: KHOP_TESTDATA  folder of real graphs; tests that need one skip without it
-#              KHOP_TEST_FAST=1  leaves out known vulnerabilities and the headers of CUDA 13
+#              KHOP_TEST_FAST=1  leaves out known vulnerabilities
 #              KHOP_TEST_NIGHT=1 adds what takes long and seldom fails alone ("make nightly"): static analysis, the race
-#                                detector over samplers, training and device code, more cases of a device's batches and
-#                                on the committed PTX, the bundle of programs for a GPU, and builds that repeat
+#                                detector over samplers, training and device code, more drawn cases, device tests on the
+#                                committed PTX, kernels assembled, assembly for arm64, the headers of CUDA 13, the bundle
+#                                of programs for a GPU, and builds that repeat
 #              KHOP_VULNDB    folder or address of the database of vulnerabilities, where vuln.go.dev cannot be reached
 #              KHOP_VULNCHECK=required  fails where known vulnerabilities cannot be checked; without it the last line
 #                                       says so
@@ -87,7 +88,7 @@ fetch() {
     fi
     [ "$(go env GOOS)" = linux ] || return 0
     tools/cuda-env.sh >/dev/null
-    [ -n "${KHOP_TEST_FAST:-}" ] || tools/cuda-env.sh 13 >/dev/null
+    [ -z "${KHOP_TEST_NIGHT:-}" ] || tools/cuda-env.sh 13 >/dev/null
     tools/test-python.sh --fetch
 }
 begin fetched fetch
@@ -100,8 +101,9 @@ unformatted=$(find . -name '*.go' -not -path './.*' -print0 | xargs -0 gofmt -l 
 [ -z "$unformatted" ] || fail "not gofmt-ed:
 $unformatted"
 
-types_elsewhere() { # and what has assembly there is linked; "make cross" compiles everything, which takes minutes
-    (cd tools/crosscheck && go run . ../.. linux/arm64 darwin/arm64 windows/amd64)
+types_elsewhere() { # by night what has assembly there is linked; "make cross" compiles everything, which takes minutes
+    (cd tools/crosscheck && CGO_ENABLED=0 go run . ../.. linux/arm64 darwin/arm64 windows/amd64)
+    [ -n "${KHOP_TEST_NIGHT:-}" ] || return 0
     git ls-files '*_arm64.s' | xargs -n 1 dirname | sort -u | while read -r folder; do
         CGO_ENABLED=0 GOOS=linux GOARCH=arm64 go test -c -o /dev/null "./$folder"
     done
@@ -174,7 +176,8 @@ export GORACE=atexit_sleep_ms=0 # each program with the race detector sleeps for
 level=v1
 [ "$(go env GOARCH)" != amd64 ] || ! grep -qw avx2 /proc/cpuinfo 2>/dev/null || level=v3
 step "tests with the race detector, at GOAMD64=$level"
-GOAMD64=$level go build -race ./... # else the first tests run beside the compiler, for twice as long
+# Else the first tests run beside the compiler, for twice as long. Nobody runs the programs.
+go list -f '{{if ne .Name "main"}}{{.ImportPath}}{{end}}' ./... | GOAMD64=$level xargs go build -race
 if [ -z "${KHOP_TEST_NIGHT:-}" ]; then
     # Samplers start no goroutine of their own; loaders' tests run them in many. Training starts those of sparse and
     # embed, whose tests run here.

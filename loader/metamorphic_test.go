@@ -299,7 +299,7 @@ func TestBatchesAreTheSameHoweverTheyAreLoaded(t *testing.T) {
 	}
 	pairs, cases, refused, batches := newMeeting(values), *metamorphicLoads, map[string]int{}, 0
 	if invariants.Enabled {
-		cases = min(cases, 30+cases/10)
+		cases = min(cases, expect.DayOrNight(10, 30)+cases/10)
 	}
 	for i := range cases {
 		choice, breaks := pairs.next(r), rand.New(rand.NewPCG(r.Uint64(), 1))

@@ -38,11 +38,14 @@ func TestSamplersMakeOnADeviceWhatTheyMakeOnTheCPU(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			order := []string{"order=forward", "order=reverse,checks=all", "order=random"}[i%3]
+			reverse := expect.DayOrNight("order=reverse", "order=reverse,checks=all") // counting takes long
+			order := []string{"order=forward", reverse, "order=random"}[i%3]
 			cudatest.Configure(t, fmt.Sprintf("%s,seed=%d", order, i))
 			d, compared := openDevice(t), 0
-			for of, g := range both {
-				if validate(s, g.Schema()) == nil {
+			for n := range both {
+				of := (i + n) % len(both)
+				g := both[of]
+				if validate(s, g.Schema()) == nil && (compared == 0 || *heavy || expect.Night()) {
 					compared += d.compareKnown(fmt.Sprintf("%s, graph %d", name, of), g, s, i+of)
 				}
 			}
@@ -145,6 +148,9 @@ func (d *deviceUnderTest) compareKnown(what string, g *graph.Graph, s DeviceSamp
 	devices := d.openSome(prepared.(DeviceSampler), g, 3, names)
 	for round := range 2 {
 		for batch, seeds := range []int{3, 12, 1} {
+			if round > 0 && batch != 1 && !*heavy && !expect.Night() {
+				continue // the largest shows that nothing is allocated
+			}
 			of := names
 			if !*heavy {
 				of = of[(first+batch)%len(names):][:1]

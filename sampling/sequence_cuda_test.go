@@ -14,7 +14,7 @@ import (
 func TestDeviceMakesSequencesAsTheCPU(t *testing.T) {
 	const seed = 20261207
 	r, compared := rand.New(rand.NewPCG(seed, 0)), 0
-	for round := range roundsOrHeavy(25, 400) {
+	for round := range roundsOrHeavy(expect.DayOrNight(10, 25), 400) {
 		t.Run(fmt.Sprint("round ", round), func(t *testing.T) {
 			types := [][2]int{{1, 1}, {1, 1}, {1, 3}, {3, 6}}[r.IntN(4)]
 			g := withColumns(t, r, sizedGraph(t, r, types[0], types[1], 40, func() int {

@@ -49,8 +49,8 @@ def run(program, *arguments, fails=False):
     return p.stdout + p.stderr if fails else p.stdout
 
 
-def build(path, **environment):
-    subprocess.run(["go", "build", "-o", path, "./cmd/khop"], check=True, cwd=TESTS.parent,
+def build(path, *flags, **environment):
+    subprocess.run(["go", "build", *flags, "-o", path, "./cmd/khop"], check=True, cwd=TESTS.parent,
                    env={**os.environ, **environment})
     return str(path)
 

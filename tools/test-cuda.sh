@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
 # Tests the build with -tags cuda, on the simulated device: kernels still give the committed PTX, it vets and links with
-# the oldest and the newest headers, the command starts without a driver, and the tests that need a device pass. test.sh
-# calls it; alone it runs from anywhere. Installs the pinned CUDA wheels into .venv-cuda first. Needs gcc, g++, make and
-# Python with venv; no GPU.
+# the oldest headers, the command starts without a driver, and the tests that need a device pass. test.sh calls it; alone
+# it runs from anywhere. Installs the pinned CUDA wheels into .venv-cuda first. Needs gcc, g++, make and Python with venv;
+# no GPU.
 #
 # Environment: KHOP_TESTDATA      folder of real graphs; tests that need one skip without it
-#              KHOP_TEST_FAST=1   leaves out the headers of CUDA 13
-#              KHOP_TEST_NIGHT=1  adds static analysis, the race detector, cases, the tests on the committed PTX, and
-#                                 the bundle
+#              KHOP_TEST_NIGHT=1  adds static analysis, the race detector, cases, the tests on the committed PTX, the PTX
+#                                 assembled, the newest headers, and the bundle
 #              TOTALS             file to which the numbers of tests are added
 #              RACE_LEVEL         the GOAMD64 of what is built with the race detector (default: v1)
 set -euo pipefail
@@ -34,6 +33,9 @@ done
 # tag cuda are compiled once for both.
 plain() { GOFLAGS="$GOFLAGS -buildmode=pie" "$@"; }
 tags=cuda,netgo,osusergo
+# By night the command has the kernels assembled, as it is released; by day they are PTX.
+cubins=(CUBINS=no) of_command=$tags
+[ -z "${KHOP_TEST_NIGHT:-}" ] || cubins=() of_command=$tags,cubins
 
 scratch=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null || :; rm -rf "$scratch"' EXIT
@@ -41,27 +43,27 @@ exports=$(tools/cuda-env.sh)
 eval "$exports"
 
 step "kernels"
-make --no-print-directory -s ptx-check cubins ${KHOP_TEST_NIGHT:+ANEW=--anew}
+make --no-print-directory -s ptx-check ${KHOP_TEST_NIGHT:+cubins ANEW=--anew}
+[ ! -e .git ] || git diff --quiet HEAD -- tools/ptx/checked.txt ||
+    echo "commit tools/ptx/checked.txt, else each run compiles all kernels"
 
-# The packages that have files with the tag: the others were looked at without it. The tag cubins is that of the
-# command, so that it is linked of what is compiled here.
+# The packages that have files with the tag: the others were looked at without it. The tags are those of the command, so
+# that it is linked of what is compiled here.
 mapfile -t tagged < <(grep -rlE --include='*.go' '^//go:build .*\bcuda\b' . | grep -v '^\./\.' | xargs -n 1 dirname | sort -u |
     while read -r folder; do [ -f "$folder/go.mod" ] || go list "$folder" 2>/dev/null || :; done)
 step "vet"
-plain go vet -tags $tags,cubins "${tagged[@]}"
+plain go vet -tags $of_command "${tagged[@]}"
 
 if [ -n "${KHOP_TEST_NIGHT:-}" ]; then
     step "staticcheck" # of everything, in this build; and of what stands in for it in others
     plain go run "$staticcheck" -tags $tags,cubins,libkhop ./...
     plain go run "$staticcheck" ./device ./internal/meters
-fi
-if [ -z "${KHOP_TEST_FAST:-}" ]; then
     step "headers" # those of CUDA 11 are what all else is built with; 12 lies between
     plain make --no-print-directory -s cuda-headers MAJORS=13
 fi
 
 step "the command without a driver"
-plain make --no-print-directory -s khop-cuda library-cuda
+plain make --no-print-directory -s khop-cuda library-cuda "${cubins[@]}"
 SCRATCH=$scratch tools/without-driver.sh dist/khop-cuda
 
 step "simulated device"
@@ -97,7 +99,8 @@ done
 
 # One program a package, linked as what is compiled for the command: by night with the race detector, but for modules of
 # their own. They stay in dist, so that those are not linked again of which nothing has changed.
-programs=$PWD/dist/device-tests
+export KHOP_DEVICE_TESTS=$PWD/dist/device-tests # some run others
+programs=$KHOP_DEVICE_TESTS
 mkdir -p "$programs"
 if [ -n "${KHOP_TEST_NIGHT:-}" ]; then
     cut -d ' ' -f 1 "$scratch/tests" | GOAMD64=${RACE_LEVEL:-v1} xargs go test -race -tags cuda -c -o "$programs/"

@@ -55,7 +55,7 @@ python=$PWD/.venv-python/bin/python
 
 # The wheel, in an environment that has nothing else, with no Go on PATH.
 # Without a commit in it, as that of tools/reproducible.sh, which compares the two.
-GOFLAGS=-buildvcs=false PYTHON=$python WHEELS=$(go env GOOS)/$(go env GOARCH) tools/wheel.sh >/dev/null &
+GOFLAGS="${GOFLAGS:-} -buildvcs=false" PYTHON=$python WHEELS=$(go env GOOS)/$(go env GOARCH) tools/wheel.sh >/dev/null &
 wheel=$!
 (cd integrations/python && "$python" -m mypy)
 wait $wheel || fail "the wheel is not built"

@@ -94,8 +94,11 @@ type kernelReads struct {
 }
 
 // TestCountsOfSamplers keeps samplers.json true, which -rewrite makes: what docs/results/gpu.md says of each
-// sampler. Batches of a small graph are counted each time, real ones (bench/gpu/counts.sh) only for that page.
+// sampler. Batches of a small graph are counted each night, real ones (bench/gpu/counts.sh) only for that page.
 func TestCountsOfSamplers(t *testing.T) {
+	if !expect.Night() && !expect.Rewriting() {
+		t.Skip("make nightly runs it")
+	}
 	cudatest.NeedSimulator(t)
 	cudatest.Configure(t, "checks=lines")
 	path := filepath.Join(t.TempDir(), "small.khop")

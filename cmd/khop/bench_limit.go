@@ -235,6 +235,9 @@ func noRoom(env *environment, what string, err error) error {
 // measuringTime is how long a round of a measurement of memory takes; tests take less.
 var measuringTime = 200 * time.Millisecond
 
+// copySource is how many bytes copies are measured from; tests take less.
+var copySource = func(bytes int64) int64 { return rates.CopySource(machine.Probe(), bytes) }
+
 // copyRate measures how fast as many threads copy as many bytes as a batch's rows take, in GB/s. Where the limit has no
 // room for that it is left out.
 func (c *benchCmd) copyRate(env *environment, r *benchResult) (err error) {
@@ -244,7 +247,7 @@ func (c *benchCmd) copyRate(env *environment, r *benchResult) (err error) {
 	}
 	m := c.measuringRoom(env)
 	defer closing(&err, m.Close)
-	source, err := m.take(rates.CopySource(machine.Probe(), bytes))
+	source, err := m.take(copySource(bytes))
 	dst := make([][]byte, r.Workers)
 	for i := range dst {
 		if err == nil {

@@ -404,7 +404,7 @@ func drawSize(r *rand.Rand, least, most float64) int64 {
 
 // TestDrawnCommandsKeepTheirLimit runs commands under limits of memory.
 func TestDrawnCommandsKeepTheirLimit(t *testing.T) {
-	n, r := draws(t, 8)
+	n, r := draws(t, expect.DayOrNight(4, 16))
 	w := openWorkshop(t)
 	done, most := 0, 0.0
 	for i := range n {
@@ -430,7 +430,7 @@ func TestDrawnCommandsKeepTheirLimit(t *testing.T) {
 // TestDrawnControlGroupsKillNothing runs all commands in control groups of drawn sizes, most of them without a limit
 // of their own.
 func TestDrawnControlGroupsKillNothing(t *testing.T) {
-	n, r := draws(t, 8)
+	n, r := draws(t, expect.DayOrNight(4, 16))
 	memoryGroup(t, 1<<30) // skips where none can be made
 	w := openWorkshop(t)
 	done := 0

@@ -16,7 +16,7 @@ import (
 )
 
 // TestWhatIsStatedSufficesInAControlGroup runs commands in groups that leave what they said they would need, expected
-// and at most, and in one that leaves half, which is refused.
+// and by night at most, and in one that leaves half, which is refused.
 func TestWhatIsStatedSufficesInAControlGroup(t *testing.T) {
 	memoryGroup(t, 1<<30) // skips where none can be made
 	w := openWorkshop(t)
@@ -40,6 +40,9 @@ func TestWhatIsStatedSufficesInAControlGroup(t *testing.T) {
 			size int64
 			code int
 		}{{said.Expected, exitDone}, {said.Largest, exitDone}, {said.Expected / 2, exitFailed}} {
+			if group.size == said.Largest && said.Expected < said.Largest && !expect.Night() {
+				continue // there is more room than where it must do
+			}
 			size := group.size + machine.Own + 8<<20
 			g := memoryGroup(t, size)
 			o := g.run(t, w, c.runs...)

@@ -157,7 +157,16 @@ func TestSeedsFromAFile(t *testing.T) {
 	fails(t, exitFailed, file+": line 2", "sample", data, "--seeds", "@"+file)
 }
 
+// measureLittle has memory measured in little time, and in as much as a batch takes, until the test ends.
+func measureLittle(t *testing.T) {
+	t.Helper()
+	round, source := measuringTime, copySource
+	measuringTime, copySource = time.Millisecond, func(bytes int64) int64 { return bytes }
+	t.Cleanup(func() { measuringTime, copySource = round, source })
+}
+
 func TestBenchTellsWhatScriptsRead(t *testing.T) {
+	measureLittle(t)
 	data := small(t)
 	args := []string{"bench", data, "--fanouts", "5,3", "--batch-size", "100", "--batches", "20", "--warmup", "2",
 		"--workers", "2"}
@@ -193,8 +202,7 @@ func TestBenchSaysWhatShareOfTheLimitIsReached(t *testing.T) {
 		"--workers", "2", "--device", "cpu"}
 	plain := object(t, append(args, "--json", "--no-memcpy")...)
 	expect.That(t, plain["limit"] == nil, "a limit that nobody asked for: %v", plain["limit"])
-	defer func(d time.Duration) { measuringTime = d }(measuringTime)
-	measuringTime = time.Millisecond
+	measureLittle(t)
 	args = append(args, "--limit")
 	r := object(t, append(args, "--json")...)
 	var limit benchLimit

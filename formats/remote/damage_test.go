@@ -61,7 +61,7 @@ func TestADamagedCacheHealsOrIsNamed(t *testing.T) {
 	}
 	slices.Sort(names)
 	healed, named := 0, 0
-	for range expect.Draws(t, 24) {
+	for range expect.Draws(t, expect.DayOrNight(12, 48)) {
 		e := Options{CacheDir: t.TempDir(), Verify: r.IntN(2) == 0}
 		d := expect.Must(Open(context.Background(), address, e))(t)
 		dir := d.Path()

@@ -175,7 +175,7 @@ func edited(r *rand.Rand, was graph.EdgeData, x []float32, width int) (graph.Edg
 func TestRowsAfterADrawnEditAreThoseOfARunFromScratch(t *testing.T) {
 	const nodes, width = 30, 5
 	r := rand.New(rand.NewPCG(expect.Seed(t), 11))
-	draws := 24
+	draws := expect.DayOrNight(12, 48)
 	if invariants.Enabled { // without the race detector all are drawn
 		draws = 6
 	}

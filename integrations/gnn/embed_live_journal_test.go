@@ -36,7 +36,7 @@ func TestADamagedJournalIsAnErrorOrWhatWasAcknowledged(t *testing.T) {
 	expect.OK(t, f.Close())
 	whole := expect.Must(os.ReadFile(path))(t)
 	expect.Same(t, int64(len(whole)), ends[4], "bytes of the journal")
-	for n := range expect.Draws(t, 160) {
+	for n := range expect.Draws(t, expect.DayOrNight(80, 320)) {
 		at := r.IntN(len(whole))
 		if n%2 == 0 { // near the border of a record
 			at = max(0, min(len(whole)-1, int(ends[r.IntN(5)])+r.IntN(80)-40))

@@ -348,7 +348,7 @@ func TestLiveRowsAreThoseOfARunFromScratch(t *testing.T) {
 	for _, model := range models {
 		files = append(files, modelFile(t, model))
 	}
-	for n := range expect.Draws(t, 30) {
+	for n := range expect.Draws(t, expect.DayOrNight(15, 60)) {
 		var f *followed
 		if at := n % (len(files) + 1); at < len(files) {
 			f = liveOfModel(t, r, files[at])

@@ -16,14 +16,10 @@ import (
 // log. What it takes over becomes what the program reads.
 func TestJudgeComparesWhatALaunchWrites(t *testing.T) {
 	dir := t.TempDir()
-	tests, judge := filepath.Join(dir, "drivertest"), filepath.Join(dir, "judge.so")
-	for _, build := range [][]string{
-		{"go", "test", "-c", "-tags", "cuda", "-o", tests, "../drivertest"},
-		{"g++", "-std=c++17", "-shared", "-fPIC", "-o", judge, "testdata/judge.cc"},
-	} {
-		if out, err := exec.Command(build[0], build[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v\n%s", build, err, out)
-		}
+	tests, judge := drivertest(t), filepath.Join(dir, "judge.so")
+	build := exec.Command("g++", "-std=c++17", "-shared", "-fPIC", "-o", judge, "testdata/judge.cc")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
 	for name, test := range map[string]struct {
 		env     []string

@@ -32,6 +32,21 @@ func libraryOf(t *testing.T, ptx string) (string, error) {
 	return library, err
 }
 
+// drivertest returns the tests of package drivertest as a program: the one that tools/test-cuda.sh has linked already
+// (KHOP_DEVICE_TESTS is its folder), else its own.
+func drivertest(t *testing.T) string {
+	t.Helper()
+	if folder := os.Getenv("KHOP_DEVICE_TESTS"); folder != "" {
+		return filepath.Join(folder, "drivertest.test")
+	}
+	tests := filepath.Join(t.TempDir(), "drivertest")
+	build := exec.Command("go", "test", "-c", "-tags", "cuda", "-o", tests, "../drivertest")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return tests
+}
+
 // committed returns the PTX of package drivertest, as pack.py unpacks it.
 func committed(t *testing.T) string {
 	t.Helper()
@@ -46,11 +61,7 @@ func committed(t *testing.T) string {
 // lines. (That the PTX passes as it is committed the tests show that run on all of it.)
 func TestChangedInstructionIsCaught(t *testing.T) {
 	text := committed(t)
-	tests := filepath.Join(t.TempDir(), "drivertest")
-	build := exec.Command("go", "test", "-c", "-tags", "cuda", "-o", tests, "../drivertest")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	tests := drivertest(t)
 	for name, test := range map[string]struct{ old, new, want string }{
 		"another sum": {old: "add.rn.f64", new: "sub.rn.f64", want: "FAIL"},
 		"no barrier":  {old: "bar.sync \t0;", new: "", want: "UNINITIALISED"},

@@ -37,3 +37,14 @@ func Draws(t testing.TB, n int) int {
 	}
 	return n
 }
+
+// Night reports whether there is time for what takes long ("make nightly").
+func Night() bool { return os.Getenv("KHOP_TEST_NIGHT") != "" }
+
+// DayOrNight returns the second by night, else the first.
+func DayOrNight[T any](day, night T) T {
+	if Night() {
+		return night
+	}
+	return day
+}

@@ -64,8 +64,11 @@ func TestMutantsAreSmallChanges(t *testing.T) {
 	}
 }
 
-// A package with a test that notices some mutants and not others.
+// A package with a test that notices some mutants and not others. Each is compiled.
 func TestMutantsThatTestsNoticeAreKilled(t *testing.T) {
+	if os.Getenv("KHOP_TEST_NIGHT") == "" {
+		t.Skip("make nightly runs it")
+	}
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod": "module example.com/p\n\ngo 1.24\n",

@@ -14,6 +14,8 @@ import pytest
 
 PATIENCE = 180  # seconds that a test waits for what comes at once, unless the machine is busy with something else
 ROOT = pathlib.Path(__file__).parents[3]
+NIGHT = bool(os.environ.get("KHOP_TEST_NIGHT"))  # what takes long runs, too (make nightly)
+by_night = pytest.mark.skipif(not NIGHT, reason="make nightly runs it")
 GENERATED = {
     "sbm": ["sbm", "--nodes", "3000", "--edges", "40000", "--features", "16", "--classes", "5", "--seed", "1"],
     "typed": ["typed", "--nodes", "4000", "--edges", "30000", "--features", "8", "--classes", "4", "--seed", "3"],

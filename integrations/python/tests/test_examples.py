@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from khop._native import library as _library
-from conftest import PATIENCE, ROOT, run
+from conftest import PATIENCE, ROOT, by_night, run
 from test_distributed import free_port
 
 EXAMPLES = sorted((ROOT / "examples" / "python").glob("*.py"))
@@ -25,7 +25,8 @@ def test_each_is_short_and_listed():
     assert not [p for p in programs if len(p.read_text().splitlines()) >= 80]
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.stem)
+@pytest.mark.parametrize("example", [pytest.param(p, id=p.stem, marks=[by_night] if p.stem == "transformer" else [])
+                                     for p in EXAMPLES])
 def test_it_reaches_its_figure(program, example):
     if example.stem in NEEDS:
         module = NEEDS[example.stem]
@@ -35,7 +36,8 @@ def test_it_reaches_its_figure(program, example):
 
 @pytest.mark.parametrize("example, graph", [("nodes", "planetoid-cora"),
                                             ("windows", "CollegeMsg-temporal/CollegeMsg.txt"),
-                                            ("history", "CollegeMsg-temporal/CollegeMsg.txt")])
+                                            pytest.param("history", "CollegeMsg-temporal/CollegeMsg.txt",
+                                                         marks=by_night)])
 def test_it_reaches_its_figure_on_a_real_graph(program, example, graph):
     pytest.importorskip(NEEDS[example], reason=f"{NEEDS[example]} is not installed")
     if not os.environ.get("KHOP_TESTDATA"):

@@ -17,14 +17,14 @@ import numpy as np
 import pytest
 
 import khop
-from conftest import PATIENCE, run
+from conftest import NIGHT, PATIENCE, run
 
 torch = pytest.importorskip("torch")
 
 from khop import KhopError, OptionError, embedding  # noqa: E402
 from khop.embedding import live as at_work  # noqa: E402
 
-DRAWS = int(os.environ.get("KHOP_DRAWS", "48"))
+DRAWS = int(os.environ.get("KHOP_DRAWS", 96 if NIGHT else 24))
 SEED = int(os.environ.get("KHOP_DRAW_SEED", "20261201"))
 WIDTH = 5
 ONE = ("node", "to", "node")

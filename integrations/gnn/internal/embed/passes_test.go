@@ -89,7 +89,7 @@ func TestPassesOverRowsMakeTheSameBytes(t *testing.T) {
 		spillBuffer, sheetEdges)
 	applyBytes, spillBuffer = 32<<10, 2<<10 // which leave room for few sums
 	spilled, ranges := 0, 0
-	draws := expect.Draws(t, 6)
+	draws := expect.Draws(t, expect.DayOrNight(3, 12))
 	for n := range draws {
 		r := rand.New(rand.NewPCG(seed, uint64(n)))
 		nodes := 600 + r.IntN(20000)

@@ -433,8 +433,21 @@ func (r *run) outDegrees(rel *Relation, of nodes) ([]uint32, error) {
 	clear(out)
 	l := r.topology.all(rel, of)
 	return out, r.pool.Split(of.count, max(of.count/64, 1), func(lo, hi int64) {
-		for e := l.start[lo]; e < l.start[hi]; e++ {
+		for e, end := l.start[lo], l.start[hi]; e < end; e++ {
+			if (e-l.start[lo])%prefetched == 0 {
+				l.prefetch(out, min(e+prefetched, end), min(e+2*prefetched, end))
+			}
 			atomic.AddUint32(&out[l.source(e)], 1)
 		}
 	})
+}
+
+// prefetch asks the processor for numbers of sources.
+func (l *links) prefetch(of []uint32, lo, hi int64) {
+	base := unsafe.Pointer(unsafe.SliceData(of))
+	if l.narrow != nil {
+		prefetch.Node32x4(base, l.narrow[lo:hi])
+	} else {
+		prefetch.Node64x4(base, l.wide[lo:hi])
+	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/internal/diskio"
+	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -36,11 +37,12 @@ type rates struct {
 var someRates = rates{Read: 1e9, Write: 5e8}
 
 const (
-	tryTime  = 60 * time.Millisecond
-	tryBytes = 96 << 20 // of rows that are summed in a trial, at most: more than caches hold
-	tryWrite = 32 << 20
-	tryFresh = 128 << 20
-	tryEdges = 1 << 20
+	tryTime   = 60 * time.Millisecond
+	tryBytes  = 96 << 20 // of rows that are summed in a trial, or twice what a cache holds, but
+	mostTried = 1 << 30  // at most
+	tryWrite  = 32 << 20
+	tryFresh  = 128 << 20
+	tryEdges  = 1 << 23
 )
 
 // measure finds the rates out.
@@ -74,8 +76,11 @@ func (r *run) measure() error {
 
 // tried returns how many of some rows, of this number of bytes each, a trial has. Memory that grows may take twice as
 // much.
-func (r *run) tried(rows, bytes int64) int64 {
-	return max(min(rows, min(tryBytes, r.opt.Memory/4)/max(bytes, 1)), 1)
+func (r *run) tried(rows, bytes int64) int64 { return max(min(rows, r.tryBytes()/max(bytes, 1)), 1) }
+
+// tryBytes is how many bytes of rows a trial has at most: more than a cache holds, where there is memory for as many.
+func (r *run) tryBytes() int64 {
+	return min(max(tryBytes, 2*machine.Probe().CacheBytes), mostTried, r.opt.Memory/4)
 }
 
 // filled returns floats of memory that is there: reading what was never written costs nothing.
@@ -87,10 +92,8 @@ func (r *run) filled(name string, n int64) ([]float32, error) {
 	return x, err
 }
 
-// measureDisk reads the largest table that is there, and writes a file.
-func (r *run) measureDisk() error {
-	r.tryWrite()
-	var largest *Table
+// largest returns the largest table that is there; nil: none is.
+func (r *run) largest() (largest *Table) {
 	for _, s := range r.p.Steps {
 		for _, t := range s.reads() {
 			if t.bytes != nil && (largest == nil || t.size() > largest.size()) {
@@ -98,6 +101,13 @@ func (r *run) measureDisk() error {
 			}
 		}
 	}
+	return largest
+}
+
+// measureDisk reads the largest table that is there, and writes a file.
+func (r *run) measureDisk() error {
+	r.tryWrite()
+	largest := r.largest()
 	if largest == nil || largest.size() < tryWrite {
 		return nil
 	}
@@ -164,8 +174,11 @@ func (r *run) tryMap(f func(mapped []byte) error) error {
 	for i := range ones {
 		ones[i] = 1
 	}
-	bytes := unified.FromSlice(ones).Bytes()
-	for n := int64(0); n < min(tryBytes, r.opt.Memory/4); n += int64(len(bytes)) {
+	bytes, size := unified.FromSlice(ones).Bytes(), int64(0)
+	if t := r.largest(); t != nil {
+		size = min(t.size(), r.tryBytes())
+	}
+	for n := int64(0); n < size; n += int64(len(bytes)) {
 		if _, err := file.Write(bytes); err != nil {
 			return f(nil)
 		}

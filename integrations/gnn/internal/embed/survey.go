@@ -95,7 +95,9 @@ func lookAt[I int32 | int64](v *survey, c int64, t *topology, rel *Relation, of 
 	var unit []live
 	eachRow(t, rel, of, c*v.nodes, min((c+1)*v.nodes, v.count), all, func(i int64, sources []I) {
 		for _, j := range sources {
-			bits[j>>v.shift/64] |= 1 << (j >> v.shift % 64)
+			if bit := uint64(1) << (j >> v.shift % 64); bits[j>>v.shift/64]&bit == 0 { // which few are
+				bits[j>>v.shift/64] |= bit
+			}
 		}
 		if v.unit == 0 {
 			return

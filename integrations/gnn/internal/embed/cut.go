@@ -181,9 +181,9 @@ func makeCut[I int32 | int64](c *cutting, all []I) error {
 		for ; end < len(c.strips) && edges+c.strips[end].edges <= most; end++ {
 			edges += c.strips[end].edges
 		}
-		sheet, pieces, err := makeSheet(c, first, end, edges, all)
+		sheet, extents, err := makeSheet(c, first, end, edges, all)
 		if err == nil {
-			err = c.write(sheet, pieces)
+			err = c.write(sheet, extents)
 		}
 		if err != nil {
 			return err
@@ -348,7 +348,7 @@ func (c *cutting) listUnits() {
 }
 
 // makeSheet brings the edges of some strips into order, and says where they go in the file.
-func makeSheet[I int32 | int64](c *cutting, first, end int, edges int64, all []I) ([]byte, []piece, error) {
+func makeSheet[I int32 | int64](c *cutting, first, end int, edges int64, all []I) ([]byte, []extent, error) {
 	sheet, err := room[byte](c.r, "sheet", edges*cutBytes)
 	if err != nil {
 		return nil, nil, err
@@ -357,8 +357,8 @@ func makeSheet[I int32 | int64](c *cutting, first, end int, edges int64, all []I
 	if err != nil {
 		return nil, nil, err
 	}
-	pieces := c.order(first, end, places)
-	return sheet, pieces, c.r.pool.Split(int64(end-first), 1, func(lo, hi int64) {
+	extents := c.order(first, end, places)
+	return sheet, extents, c.r.pool.Split(int64(end-first), 1, func(lo, hi int64) {
 		for k := lo; k < hi; k++ {
 			cutStrip(c, &c.strips[first+int(k)], places[k*c.chunks:(k+1)*c.chunks], all, sheet)
 		}
@@ -366,8 +366,8 @@ func makeSheet[I int32 | int64](c *cutting, first, end int, edges int64, all []I
 }
 
 // write writes a sheet, each chunk behind what it has of sheets before.
-func (c *cutting) write(sheet []byte, pieces []piece) error {
-	for _, p := range pieces {
+func (c *cutting) write(sheet []byte, extents []extent) error {
+	for _, p := range extents {
 		n, err := direct.WriteAt(c.file, sheet[p.from*cutBytes:p.to*cutBytes], p.at*cutBytes)
 		c.r.now.Did.Scratch += int64(n)
 		if c.r.now.Did.Written += int64(n); err != nil {
@@ -377,12 +377,12 @@ func (c *cutting) write(sheet []byte, pieces []piece) error {
 	return c.r.ctxErr()
 }
 
-// piece is edges of a sheet that follow each other in the file, and the number of the first one there.
-type piece struct{ from, to, at int64 }
+// extent is edges of a sheet that follow each other in the file, and the number of the first one there.
+type extent struct{ from, to, at int64 }
 
 // order finds the places of strips in a sheet, by strip and chunk: in order of ranges, chunks and strips. In the file a
 // chunk goes on where the sheet before has ended.
-func (c *cutting) order(first, end int, places []int64) (all []piece) {
+func (c *cutting) order(first, end int, places []int64) (all []extent) {
 	n := int64(0)
 	for lo, hi := first, first; lo < end; lo = hi {
 		for hi = lo; hi < end && c.strips[hi].of == c.strips[lo].of; hi++ {
@@ -396,7 +396,7 @@ func (c *cutting) order(first, end int, places []int64) (all []piece) {
 			if last := len(all) - 1; last >= 0 && all[last].at+all[last].to-all[last].from == *to {
 				all[last].to = n
 			} else if n > from {
-				all = append(all, piece{from, n, *to})
+				all = append(all, extent{from, n, *to})
 			}
 			*to += n - from
 		}

@@ -10,10 +10,20 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// nodes are those that a step makes: of 0, 1, .., count-1, or of a list that ascends.
+// nodes are those that a step makes: of 0, 1, .., count-1, or of a list that ascends. They are numbered from 0 on, or, as
+// some of those of a step that makes all, by their ids.
 type nodes struct {
 	count int64
 	list  []int32 // nil: all
+	byID  bool
+}
+
+// number returns what the journal calls the node at a place.
+func (n nodes) number(at int64) int64 {
+	if n.byID {
+		return n.at(at)
+	}
+	return at
 }
 
 func (n nodes) at(i int64) int64 {

@@ -261,7 +261,6 @@ func (s *spilled) flush(h *hubs) error {
 func (h *hubs) finishSpan(span [2]int64) error {
 	tables, step := h.step.hubsOwn(), h.step.applyRows()
 	h.now.Did.Read += h.topology.indexBytes(h.rel, h.of, span[0], span[1])
-	h.note(h.step, span[0])
 	if err := h.scan(tables, span[0], span[1], step, func(first int64, own [][]float32) error {
 		n := min(step, span[1]-first)
 		y, err := h.sums(first, n, own)
@@ -271,8 +270,7 @@ func (h *hubs) finishSpan(span [2]int64) error {
 		if err := h.applyBlock(h.step, h.of, first, first, n, own[:len(h.step.Own)], []summed{y}); err != nil {
 			return err
 		}
-		h.to = first + n
-		return h.progressed(h.number, h.step, h.to, h.of.count)
+		return h.progressed(h.number, h.step, first+n, h.of.count)
 	}); err != nil {
 		return err
 	}

@@ -154,9 +154,9 @@ func (r *run) planHubs(now *StepReport, s *Step, of nodes, memory int64) error {
 	if rel.Loops {
 		cost.rows(rel.tables(), now.Nodes)
 	}
-	now.Plan.add(Work{Read: r.indexBytes(now), Written: spilled, Scratch: spilled})
-	cost.read(spilled)
-	cost.reading += r.indexSeconds(r.indexBytes(now)) + float64(spilled)/r.rates.Write
+	now.Plan.add(Work{Read: r.indexBytes(now) + spilled, Written: spilled, Scratch: spilled})
+	cost.reading += r.indexSeconds(r.indexBytes(now))
+	cost.waiting += float64(spilled)/r.rates.Write + float64(spilled)/r.rates.Read
 	cost.computing += now.edgeSeconds(s, r.rates.kernels)
 	cost.end()
 	return nil

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/zeebo/xxh3"
 )
@@ -128,49 +129,46 @@ func gaps(done []record, n int64) (left [][2]int64) {
 	return left
 }
 
-// hash adds rows of table number to the hashes of those that are not noted. In a window nodes are not in order: rows
-// that follow each other have a record.
-func (r *run) hash(number int, node, count int64, raw []byte) {
-	if r.now.Way != Window {
-		_, _ = r.hashes[number].Write(raw)
-		return
-	}
-	if number == 0 {
-		r.scattered = append(r.scattered, record{Lo: node, Hi: node + count})
-	}
-	at := len(r.scattered) - 1
-	for ; r.scattered[at].Lo != node; at-- { // one of the last, which are of the same nodes
-	}
-	r.scattered[at].Sums = append(r.scattered[at].Sums, sumText(xxh3.Hash(raw)))
+// piece is rows of a table, of nodes whose numbers follow each other, that were written and are not noted.
+type piece struct {
+	lo, hi int64
+	hash   *xxh3.Hasher
 }
 
-// finished notes that the rows of all nodes since the last note were written.
-func (r *run) finished(k int, s *Step) error {
-	all := r.scattered
-	if r.from < r.to {
-		one := record{Lo: r.from, Hi: r.to}
-		for _, h := range r.hashes {
-			one.Sums = append(one.Sums, sumText(h.Sum64()))
-		}
-		all = append(all, one)
+// hash says that rows of table number were written, of nodes that follow one: behind the last ones, or elsewhere.
+func (r *run) hash(number int, lo, count int64, raw []byte) {
+	all := r.pieces[number]
+	if n := len(all); n == 0 || all[n-1].hi != lo {
+		all = append(all, piece{lo, lo, xxh3.New()})
+		r.pieces[number] = all
 	}
-	if len(all) == 0 {
+	last := &all[len(all)-1]
+	last.hi += count
+	_, _ = last.hash.Write(raw)
+}
+
+// note begins to note rows of a step.
+func (r *run) note(s *Step) { r.pieces, r.noted = make([][]piece, len(s.To)), time.Now() }
+
+// finished notes all rows that were written since the last note.
+func (r *run) finished(k int, s *Step) error {
+	var all []record
+	var lines []any
+	for i, p := range r.pieces[0] {
+		one := record{Step: k, Lo: p.lo, Hi: p.hi}
+		for _, of := range r.pieces {
+			one.Sums = append(one.Sums, sumText(of[i].hash.Sum64()))
+		}
+		all, lines = append(all, one), append(lines, one)
+	}
+	if r.note(s); len(all) == 0 {
 		return nil
 	}
-	lines := make([]any, len(all))
-	for i := range all {
-		all[i].Step = k
-		lines[i] = all[i]
-	}
 	for _, t := range s.To {
-		if t.file == nil {
-			return nil // it is in memory
-		}
 		if err := t.file.Sync(); err != nil {
 			return writeError(t.file.Name(), err)
 		}
 	}
-	r.note(s, r.to)
 	r.journal.done[k] = append(r.journal.done[k], all...)
 	return r.journal.add(lines...)
 }

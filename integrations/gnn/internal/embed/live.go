@@ -227,7 +227,7 @@ func (l *Live) make(k int, s *Step, of nodes) error {
 	}
 	r.now, r.noted = &StepReport{Way: Resident, room: residentRange}, time.Now()
 	all := [2]int64{0, of.count}
-	r.left, r.from, r.to = [][2]int64{all}, 0, 0
+	r.left = [][2]int64{all}
 	if err := r.span(k, s, of, all); err != nil {
 		return fmt.Errorf("%s: %w", s.Name, err)
 	}

@@ -73,6 +73,7 @@ type passes struct {
 	*run
 	now                *StepReport
 	reading, computing float64 // seconds of the disk, and of processors
+	waiting            float64 // and of the disk, for which processors wait
 }
 
 // over adds what ranges of nodes take of relation i, for whose edges of a cut rows are added while they pass by: the
@@ -89,7 +90,8 @@ func (p *passes) over(s *Step, i int, of nodes, key cutKey, edges int64) error {
 	if p.now.cuts = append(p.now.cuts, key); !p.planned(i, key) {
 		bytes := 2 * (8*p.now.Nodes + p.now.edges[i]*p.p.Graph.Indices().DType().Size())
 		p.now.Plan.add(Work{Read: bytes, Written: edges * cutBytes, Scratch: edges * cutBytes})
-		p.reading += p.indexSeconds(bytes) + float64(edges*cutBytes)/p.rates.Write
+		p.reading += p.indexSeconds(bytes)
+		p.waiting += float64(edges*cutBytes) / p.rates.Write
 		p.computing += float64(p.now.edges[i]) * p.rates.cutting[rel]
 	}
 	p.read(8*p.now.Nodes + edges*cutBytes)
@@ -127,7 +129,8 @@ func (p *passes) rows(tables []*Table, rows int64) {
 
 // end adds the seconds to the plan.
 func (p *passes) end() {
-	p.now.Plan.Seconds += both(p.reading, p.computing) + float64(p.now.room)*p.rates.fresh
+	p.now.Plan.Seconds += p.both(p.reading, p.computing, p.now.Plan.Read) + p.waiting +
+		float64(p.now.room)*p.rates.fresh
 }
 
 // planWindow takes the fewest ranges whose sums and own rows have room at any time.
@@ -164,8 +167,9 @@ func (r *run) planWindow(now *StepReport, s *Step, of nodes, memory int64) error
 		pinned.ErrLimit, s.Name, machine.Bytes(least), machine.Bytes(r.opt.Memory))
 }
 
-// both returns how long a disk and processors take that work at once: blocks wait for each other now and then, and who
-// reads takes a bit of a processor.
-func both(reading, computing float64) float64 {
-	return max(reading, computing) + min(reading, computing)/5
+// both returns how long a disk and processors take that work at once, of bytes that are read: blocks wait for each other
+// now and then, and who reads takes a part of a processor.
+func (r *run) both(reading, computing float64, read int64) float64 {
+	computing += float64(read) * r.rates.taking / float64(r.pool.Workers())
+	return max(reading, computing) + min(reading, computing)/10
 }

@@ -344,7 +344,7 @@ func (r *run) planOwn(way string, s *Step, of nodes) Work {
 			own.Read += of.count * t.rowBytes()
 		}
 	}
-	own.Seconds = both(own.Seconds, float64(own.Read)/r.rates.Read) // the next rows are read meanwhile
+	own.Seconds = r.both(own.Seconds, float64(own.Read)/r.rates.Read, own.Read) // the next rows are read meanwhile
 	own.Seconds += r.countingSeconds(s)
 	return own
 }
@@ -453,7 +453,7 @@ func (r *run) planGather(now *StepReport, s *Step, of nodes, memory int64, secon
 	}
 	// The run plans its reads as the rehearsal has, and sums a range while the rows of the next one are read.
 	computing := time.Since(began).Seconds() + now.edgeSeconds(s, r.rates.kernels)
-	now.Plan.Seconds = both(now.Plan.Seconds, computing) + r.indexSeconds(r.indexBytes(now))
+	now.Plan.Seconds = r.both(now.Plan.Seconds, computing, now.Plan.Read) + r.indexSeconds(r.indexBytes(now))
 	return nil
 }
 

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/zeebo/xxh3"
+
 	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/internal/diskio"
 	"github.com/khop-gnn/khop/internal/machine"
@@ -20,6 +22,7 @@ import (
 // edges of the graph at hand: hubs are in caches, and others are not.
 type rates struct {
 	Read, Write float64 // bytes a second, of files from one end to the other
+	taking      float64 // seconds of a processor for a byte that is read
 	probe       disk.Probe
 	note        float64               // seconds for a line of the journal
 	fresh       float64               // seconds for a byte of new memory
@@ -126,12 +129,14 @@ func (r *run) measureDisk() error {
 		}
 	}
 	var began time.Time
+	var used time.Duration
 	bytes, blocks := int64(0), 0
 	step := r.blockRows([]*Table{largest})
 	stop := errors.New("enough")
 	err := r.pass([]*Table{largest}, largest.Rows/3, largest.Rows, step, func(_ int64, raw [][]byte) error {
 		if blocks++; blocks == untimedBlocks {
 			began = time.Now()
+			used, _ = machine.ProcessorTime()
 		} else if blocks > untimedBlocks {
 			bytes += int64(len(raw[0]))
 		}
@@ -145,6 +150,9 @@ func (r *run) measureDisk() error {
 	}
 	if bytes > 0 {
 		r.rates.Read = float64(bytes) / time.Since(began).Seconds()
+		if now, err := machine.ProcessorTime(); err == nil {
+			r.rates.taking = (now - used).Seconds() / float64(bytes)
+		}
 	}
 	return nil
 }
@@ -284,7 +292,7 @@ func (r *run) measureApply(s *Step) error {
 	for _, t := range s.To {
 		b.To = append(b.To, make([]float32, n*int64(t.Width)))
 	}
-	r.note(s, 0)
+	hash := xxh3.New()
 	took, err := fastest(func() error {
 		if err := s.Apply(&b); err != nil {
 			return err
@@ -294,7 +302,7 @@ func (r *run) measureApply(s *Step) error {
 			if err != nil && !errors.Is(err, ErrRows) { // which rows of nothing may be
 				return err
 			}
-			_, _ = r.hashes[i].Write(raw)
+			_, _ = hash.Write(raw)
 		}
 		return nil
 	})

@@ -14,8 +14,6 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/zeebo/xxh3"
-
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sparse"
@@ -42,26 +40,24 @@ type Options struct {
 
 // run is a program that is carried out.
 type run struct {
-	ctx       context.Context
-	p         *Program
-	opt       Options
-	topology  *topology
-	pool      *sparse.Pool
-	ledger    pinned.Ledger
-	rooms     map[string]*pinned.Buffer
-	wide      map[*Table][]float32 // see whole
-	degrees   map[string]*degrees  // by name of their memory
-	surveys   map[surveyKey]*survey
-	classed   map[int]*degreesSurvey // by type of edges, of all nodes
-	cuts      map[int]*cut           // by number of relations
-	of        []nodes                // of each step
-	journal   *journal
-	left      [][2]int64     // numbers of nodes whose rows the step in hand is to make
-	hashes    []*xxh3.Hasher // of the rows that are not noted, by table
-	from, to  int64          // numbers of their nodes
-	scattered []record       // of rows of a window that are not noted
-	noted     time.Time
-	rates     rates
+	ctx      context.Context
+	p        *Program
+	opt      Options
+	topology *topology
+	pool     *sparse.Pool
+	ledger   pinned.Ledger
+	rooms    map[string]*pinned.Buffer
+	wide     map[*Table][]float32 // see whole
+	degrees  map[string]*degrees  // by name of their memory
+	surveys  map[surveyKey]*survey
+	classed  map[int]*degreesSurvey // by type of edges, of all nodes
+	cuts     map[int]*cut           // by number of relations
+	of       []nodes                // of each step
+	journal  *journal
+	left     [][2]int64 // numbers of nodes whose rows the step in hand is to make
+	pieces   [][]piece  // by table of the step in hand
+	noted    time.Time
+	rates    rates
 	// indexMissing is which part of the edges is not in the page cache; less than 0: nobody knows.
 	indexMissing float64
 	update       string // name of the program whose tables are kept; "": there are none
@@ -230,6 +226,7 @@ func (r *run) step(k int, s *Step) error {
 		}
 	}
 	r.left = gaps(r.journal.done[k], of.count)
+	r.note(s)
 	switch r.now.Way {
 	case Window:
 		return errors.Join(r.window(k, s), r.free())
@@ -239,7 +236,6 @@ func (r *run) step(k int, s *Step) error {
 		return errors.Join(r.sweeps(k, s, of), r.free())
 	}
 	for _, span := range r.left {
-		r.note(s, span[0])
 		if err := r.span(k, s, of, span); err != nil {
 			return err
 		}
@@ -273,14 +269,6 @@ func (r *run) giveBack(name string) error {
 	}
 	delete(r.rooms, name)
 	return b.Close()
-}
-
-// note begins a range of rows that are to be noted.
-func (r *run) note(s *Step, from int64) {
-	r.hashes, r.scattered, r.from, r.to, r.noted = r.hashes[:0], nil, from, from, time.Now()
-	for range s.To {
-		r.hashes = append(r.hashes, xxh3.New())
-	}
 }
 
 // span makes rows of some nodes that follow each other, range by range.
@@ -330,16 +318,9 @@ func (r *run) rangeOf(k int, s *Step, of nodes, lo, hi int64,
 		if part = [2]int64{max(part[0], lo), min(part[1], hi)}; part[0] >= part[1] {
 			continue
 		}
-		if part[0] != r.to { // behind rows that are there
-			if err := r.finished(k, s); err != nil {
-				return err
-			}
-			r.note(s, part[0])
-		}
 		if err := r.apply(s, of, lo, part[0], part[1], sums); err != nil {
 			return err
 		}
-		r.to = part[1]
 	}
 	return r.progressed(k, s, hi, of.count)
 }
@@ -466,7 +447,7 @@ func (r *run) put(number int, t *Table, of nodes, first int64, x []float32) erro
 	return of.runs(first, first+int64(len(raw))/row, func(at, node, count int64) error {
 		part := raw[(at-first)*row : (at-first+count)*row]
 		if t.file != nil {
-			r.hash(number, node, count, part)
+			r.hash(number, of.number(at), count, part)
 		}
 		return t.write(part, node)
 	})

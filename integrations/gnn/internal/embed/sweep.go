@@ -126,7 +126,6 @@ func (r *run) sweeps(k int, s *Step, of nodes) error {
 			return err
 		}
 	}
-	r.note(s, span[0])
 	for n, one := range ranges {
 		if err := r.rangeOf(k, s, of, one[0], one[1], func(i int, at state) (summed, error) {
 			return r.sweep(s, i, of, n, at)

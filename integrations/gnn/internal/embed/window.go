@@ -104,7 +104,6 @@ func (r *run) window(k int, s *Step) error {
 	if err != nil {
 		return err
 	}
-	r.note(s, 0)
 	for n, one := range c.ranges {
 		w := &window{number: k, unit: key.unit, there: there, made: there.count()}
 		w.sweeping = sweeping{run: r, step: s, of: of, window: w}
@@ -276,7 +275,7 @@ func (w *window) apply(list []int32) error {
 	}); err != nil {
 		return err
 	}
-	return errors.Join(w.ctxErr(), w.applyBlock(w.step, nodes{n, list}, 0, 0, n, own,
+	return errors.Join(w.ctxErr(), w.applyBlock(w.step, nodes{count: n, list: list, byID: true}, 0, 0, n, own,
 		[]summed{{rows: y, width: w.width}}))
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// nodes are those that a step makes: of 0, 1, .., count-1, or of a list that ascends. They are numbered from 0 on, or, as
-// some of those of a step that makes all, by their ids.
+// nodes are those that a step makes: of 0, 1, .., count-1, or of a list that ascends. They are numbered from 0 on, or
+// by their ids, as some of those of a step that makes all.
 type nodes struct {
 	count int64
 	list  []int32 // nil: all

@@ -167,8 +167,8 @@ func (r *run) planWindow(now *StepReport, s *Step, of nodes, memory int64) error
 		pinned.ErrLimit, s.Name, machine.Bytes(least), machine.Bytes(r.opt.Memory))
 }
 
-// both returns how long a disk and processors take that work at once, of bytes that are read: blocks wait for each other
-// now and then, and who reads takes a part of a processor.
+// both returns how long a disk and processors take that work at once: blocks wait for each other now and then, and to
+// read takes processors, too.
 func (r *run) both(reading, computing float64, read int64) float64 {
 	computing += float64(read) * r.rates.taking / float64(r.pool.Workers())
 	return max(reading, computing) + min(reading, computing)/10

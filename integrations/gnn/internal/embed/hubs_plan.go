@@ -25,6 +25,9 @@ type degreesSurvey struct {
 	class   []uint8                 // of each source
 }
 
+// classesRoom is the name of the memory of classes of sources.
+func classesRoom(edges int) string { return fmt.Sprint(lasting, "classes of sources of ", edges) }
+
 // surveyDegrees looks at all edges of a relation.
 func (r *run) surveyDegrees(rel *Relation, of nodes) (*degreesSurvey, error) {
 	if d := r.classed[rel.Edges]; d != nil {
@@ -36,8 +39,7 @@ func (r *run) surveyDegrees(rel *Relation, of nodes) (*degreesSurvey, error) {
 	}
 	d, l := &degreesSurvey{}, r.topology.all(rel, of)
 	// Classes stay for the steps, and caches hold them longer than numbers.
-	name := fmt.Sprint(lasting, "classes of sources of ", rel.Edges)
-	if d.class, err = room[uint8](r, name, int64(len(out))); err != nil {
+	if d.class, err = room[uint8](r, classesRoom(rel.Edges), int64(len(out))); err != nil {
 		return nil, err
 	}
 	for j, n := range out {

@@ -225,7 +225,7 @@ func (l *Live) make(k int, s *Step, of nodes) error {
 	if r.of[k] = of; of.count == 0 {
 		return nil
 	}
-	r.now, r.noted = &StepReport{Way: Resident, room: residentRange}, time.Now()
+	r.now = &StepReport{Way: Resident, room: residentRange}
 	all := [2]int64{0, of.count}
 	r.left = [][2]int64{all}
 	if err := r.span(k, s, of, all); err != nil {

@@ -219,7 +219,7 @@ const residentRange = 32 << 20
 func (r *run) decide(measured bool) error {
 	if r.rates = someRates; !measured {
 		if r.only = true; r.opt.Way != "" {
-			return r.plan()
+			return errors.Join(r.plan(), r.dropClasses())
 		}
 		if err := r.plan(); err == nil && r.near() {
 			return nil
@@ -229,7 +229,18 @@ func (r *run) decide(measured bool) error {
 	if err := r.measure(); err != nil {
 		return err
 	}
-	return r.plan()
+	return errors.Join(r.plan(), r.dropClasses())
+}
+
+// dropClasses gives back what only hubs need, where no step has any.
+func (r *run) dropClasses() (err error) {
+	if slices.ContainsFunc(r.plans, func(s *StepReport) bool { return s.Way == Hubs }) {
+		return nil
+	}
+	for edges, d := range r.classed {
+		d.class, err = nil, errors.Join(err, r.giveBack(classesRoom(edges)))
+	}
+	return err
 }
 
 // near reports whether all that steps sum has room in memory.

@@ -330,7 +330,7 @@ func (r *run) progressed(k int, s *Step, done, total int64) error {
 	if r.opt.Progress != nil {
 		r.opt.Progress(s.Name, done, total)
 	}
-	if time.Since(r.noted) < cmp.Or(r.opt.SaveEvery, time.Second) {
+	if r.journal == nil || time.Since(r.noted) < cmp.Or(r.opt.SaveEvery, time.Second) { // Live has a log instead
 		return nil
 	}
 	return r.finished(k, s)

@@ -430,7 +430,7 @@ func (r *run) planResident(now *StepReport, s *Step, left int64) {
 //
 // Then it plans the reads of all ranges as the run will, until they take longer than seconds.
 func (r *run) planGather(now *StepReport, s *Step, of nodes, memory int64, seconds float64) error {
-	now.Way = Gather
+	now.Way, now.cuts = Gather, nil
 	states, tables := int64(0), int64(0)
 	for i := range s.Sums {
 		rel := &s.Sums[i]

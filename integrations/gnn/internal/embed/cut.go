@@ -43,7 +43,7 @@ type cutKey struct {
 	chunks int64 // that there are
 	ranges [][2]int64
 	unit   int64  // of windows: units of as many nodes are listed by the last chunk that they need; 0: they are not
-	hubs   [2]int // classes of sources and nodes from which on they are hubs: see cutting.someOnly; 0: there are none
+	hubs   [2]int // classes of sources and nodes from which on they are hubs: see cutting.someOnly; 0: none
 }
 
 // An edge is 4 bytes of a cut: its node, counted from the first of the strip, and its source, from that of the chunk.
@@ -122,7 +122,7 @@ type cutting struct {
 	number int // of the relation
 	rel    *Relation
 	of     nodes
-	kept   *hubs    // whose edges between sources and nodes that are not are left out; nil: all are there
+	kept   *hubs    // which need some edges alone: see someOnly; nil: all are there
 	next   []int64  // [range x chunks + chunk] where its next edges go in the file
 	last   []uint32 // [unit of nodes] the last chunk that they need
 }
@@ -253,7 +253,8 @@ func (c *cutting) split(most int64) {
 	}
 }
 
-// stripEnd returns where units of nodes end that have as many edges at most, but one has more, and how many they have.
+// stripEnd returns the end of a strip, and its edges: whole units of nodes that have most edges together, or one unit
+// that has more.
 func (c *cutting) stripEnd(lo, end, unit, most int64) (hi, edges int64) {
 	for hi, end = lo, min(end, lo+stripNodes); hi < end; {
 		next := min(hi+unit, end)
@@ -274,8 +275,9 @@ func (c *cutting) stripEnd(lo, end, unit, most int64) (hi, edges int64) {
 func eachRow[I int32 | int64](t *topology, rel *Relation, of nodes, lo, hi int64, all []I,
 	f func(i int64, sources []I)) {
 	var room []I
+	lie := t.asTheyLie(rel, of)
 	for i := lo; i < hi; i++ {
-		if t.asTheyLie(rel, of) {
+		if lie {
 			from, to := t.between(rel.Edges, i)
 			f(i, all[from:to])
 			continue
@@ -322,7 +324,8 @@ func (c *cutting) needs(unit int64, chunk uint32) {
 	}
 }
 
-// someOnly reports whether edges of a node are left out: its sums are not kept, but rows of their sources are.
+// someOnly reports whether edges from hubs to a node are left out: its sums are not kept, so that the second pass sums
+// rows of hubs.
 func (c *cutting) someOnly(i int64) bool { return c.kept != nil && c.kept.y.place[i] < 0 }
 
 // listUnits sorts the units of windows by range and chunk.

@@ -17,9 +17,9 @@ import (
 
 // hubs makes rows of a step in two passes, where few nodes have most edges. While the rows of all sources pass by,
 // those of hubs are kept, and so are the sums of nodes with very many edges; a row of neither is spilled to a file for
-// each of its edges, in the order of sources, by range of destinations. Of the edges that takes a cut without those
-// from hubs to nodes with few. Then nodes follow each other: their sums are there, or are made of rows of hubs and of
-// those that were spilled, in the order of sources.
+// each of its edges, in the order of sources, by range of destinations. The cut of this pass has no edges from hubs to
+// nodes with few. Then nodes follow each other: their sums are there, or are made of rows of hubs and of those that
+// were spilled, in the order of sources.
 type hubs struct {
 	sweeping
 	number  int       // of the step
@@ -97,17 +97,14 @@ func (h *hubs) close() error {
 // open chooses sources and nodes, cuts the edges for which rows that pass by are added or spilled, and takes memory for
 // rows and sums.
 func (h *hubs) open(plan *hubsPlan) (*cut, error) {
-	span := [2]int64{0, h.of.count}
-	if err := h.sweeping.open(span); err != nil {
+	if err := h.sweeping.open([2]int64{0, h.of.count}); err != nil {
 		return nil, err
 	}
 	sums, err := h.chooseNodes(plan)
 	if err != nil {
 		return nil, err
 	}
-	key := h.cutKey(h.step, 0, h.of, [][2]int64{span})
-	key.hubs = [2]int{plan.out, plan.in}
-	c, err := h.cutEdges(0, h.rel, h.of, key, h)
+	c, err := h.cutEdges(0, h.rel, h.of, h.now.cuts[0], h)
 	if err != nil {
 		return nil, err
 	}
@@ -301,7 +298,7 @@ func (h *hubs) sums(first, n int64, own [][]float32) (y summed, err error) {
 		if err := h.pool.Split(hi-lo, 64, func(a, b int64) {
 			for i := lo + a; i < lo+b; i++ {
 				if i+1 < lo+b {
-					h.prefetch(i + 1)
+					h.prefetchKept(i + 1)
 				}
 				h.sum(y.row(i-first), i)
 				if h.rel.Loops && !h.looped(i) {
@@ -319,8 +316,8 @@ func (h *hubs) sums(first, n int64, own [][]float32) (y summed, err error) {
 	return y, nil
 }
 
-// prefetch asks the processor for the rows of hubs that a node sums, as far as they are few.
-func (h *hubs) prefetch(i int64) {
+// prefetchKept asks the processor for the first rows of hubs that a node sums.
+func (h *hubs) prefetchKept(i int64) {
 	if h.y.place[i] >= 0 {
 		return
 	}

@@ -73,8 +73,8 @@ func (r *run) surveyDegrees(rel *Relation, of nodes) (*degreesSurvey, error) {
 	return d, r.free()
 }
 
-// least returns the hubs for which the least is written for later, of those whose rows and sums have room, in bytes
-// each. What is spilled for a unit of nodes, as many rows as in-edges at most, is no more than load.
+// least returns the hubs that leave the fewest bytes to write for later. Their rows and sums, of the given bytes each,
+// fit in left. The rows that are spilled for a unit of nodes, one for each in-edge at most, fit in load.
 func (d *degreesSurvey) least(bytes, left, message, load int64) *hubsPlan {
 	// Of classes from one on; between is edges from sources below one, by the class of the node.
 	var kept, sums, to, between [classes + 1]int64

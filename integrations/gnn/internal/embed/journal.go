@@ -135,7 +135,8 @@ type piece struct {
 	hash   *xxh3.Hasher
 }
 
-// hash says that rows of table number were written, of nodes that follow one: behind the last ones, or elsewhere.
+// hash adds rows of a table, by its number, that were written: of nodes numbered from lo on, behind the last ones or
+// elsewhere.
 func (r *run) hash(number int, lo, count int64, raw []byte) {
 	all := r.pieces[number]
 	if n := len(all); n == 0 || all[n-1].hi != lo {

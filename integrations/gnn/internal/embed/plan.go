@@ -358,7 +358,7 @@ func (now *StepReport) better(than *StepReport, ownOf func(*StepReport) Work) bo
 	return ours.Seconds*muchFaster < theirs.Seconds
 }
 
-// muchFaster is a difference in seconds that rates of a trial are trusted in.
+// muchFaster is the ratio of planned seconds from which on they decide: rates of trials are noisy.
 const muchFaster = 1.25
 
 // planOwn plans what is done for each node, beside its sums.

@@ -98,14 +98,12 @@ func (r *run) window(k int, s *Step) error {
 		}
 		at = span[1]
 	}
-	key := r.cutKey(s, 0, of, v.ranges(int64(r.now.Passes)))
-	key.unit = s.windowUnit()
-	c, err := r.cutEdges(0, &s.Sums[0], of, key, nil)
+	c, err := r.cutEdges(0, &s.Sums[0], of, r.now.cuts[0], nil)
 	if err != nil {
 		return err
 	}
 	for n, one := range c.ranges {
-		w := &window{number: k, unit: key.unit, there: there, made: there.count()}
+		w := &window{number: k, unit: c.unit, there: there, made: there.count()}
 		w.sweeping = sweeping{run: r, step: s, of: of, window: w}
 		if err := w.open(v, one, int64(n), int64(len(c.ranges))); err != nil {
 			return err
